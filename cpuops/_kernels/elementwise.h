@@ -1,0 +1,74 @@
+/* elementwise.h: every elementwise formula with its derivative beside it, and the loops over them.
+ *
+ * UNARY_LIST   U(name, f(x), gradient from g and x)        p, q: the operation's options (see ops/activation.py)
+ * BINARY_LIST  B(name, f(x, y), gradient to x, gradient to y)   x: lhs, y: rhs
+ *
+ * exp, tanh and sigmoid have their gradient in terms of the output (interface.md): there x is the output.
+ * In a gradient a NaN x gives NaN whatever the formula makes of it (U_GRAD below).
+ * Where the chain rule meets infinity (0 * inf), the operand is clamped to where the derivative is already constant.
+ */
+#ifndef CPUOPS_ELEMENTWISE_H
+#define CPUOPS_ELEMENTWISE_H
+#include "simd.h"
+#include "vmath.h"
+
+#define UNARY_LIST(U)                                                                                                    \
+    U(neg, vneg(x), vneg(g))                                                                                             \
+    U(exp, vexp(x), g * x)                                                                                               \
+    U(expm1, vexpm1(x), g * vexp(x))                                                                                     \
+    U(log, vlog(x), g / x)                                                                                               \
+    U(log1p, vlog1p(x), g / (x + ONE))                                                                                   \
+    U(sqrt, vsqrt(x), g * HALF / vsqrt(x))                                                                               \
+    U(reciprocal, ONE / x, vneg(g / x / x))                                                                              \
+    U(abs, vabs(x), vsel(veq(x, ZERO), ZERO * g, vcopysign(ONE, x) * g))                                                 \
+    U(square, x * x, g * (x + x))                                                                                        \
+    U(erf, verf(x), g * TWO_OVER_SQRT_PI * vexp(vneg(x * x)))                                                            \
+    U(relu, vsel(vlt(x, ZERO), ZERO, x), vsel(vgt(x, ZERO), g, ZERO))                                                    \
+    U(leaky_relu, vsel(vgt(x, ZERO), x, p * x), vsel(vgt(x, ZERO), g, p * g))                                            \
+    U(elu, vsel(vgt(x, ZERO), x, p * vexpm1(x)), vsel(vgt(x, ZERO), g, g * p * vexp(x)))                                 \
+    U(selu, SELU_SCALE * vsel(vgt(x, ZERO), x, SELU_ALPHA * vexpm1(x)),                                                  \
+      g * SELU_SCALE * vsel(vgt(x, ZERO), ONE, SELU_ALPHA * vexp(x)))                                                    \
+    U(celu, vsel(vgt(x, ZERO), x, p * vexpm1(x / p)), vsel(vgt(x, ZERO), g, g * vexp(x / p)))                            \
+    U(relu6, CLAMP(x, ZERO, SIX), vsel(mand(vgt(x, ZERO), vlt(x, SIX)), g, ZERO))                                        \
+    U(hardtanh, CLAMP(x, p, q), vsel(mand(vgt(x, p), vlt(x, q)), g, ZERO))                                               \
+    U(sigmoid, vsigmoid(x), g * x * (ONE - x))                                                                           \
+    U(hard_sigmoid, CLAMP(vfma(p, x, q), ZERO, ONE),                                                                     \
+      vsel(mand(vgt(vfma(p, x, q), ZERO), vlt(vfma(p, x, q), ONE)), p * g, ZERO))                                        \
+    U(log_sigmoid, vlogsigmoid(x), g * vsigmoid(vneg(x)))                                                                \
+    U(tanh, vtanh(x), g * vfnma(x, x, ONE))                                                                              \
+    U(gelu, vgelu(x), g * vfma(BOUNDED(x), vnormpdf(x), vnormcdf(x)))                                                    \
+    U(gelu_tanh, vgelu_tanh(x), g * FN(gelu_tanh_slope)(BOUNDED(x)))                                                     \
+    U(silu, vsilu(x), g * vsigmoid(x) * vfma(BOUNDED(x), vsigmoid(vneg(x)), ONE))                                        \
+    U(mish, FN(mish)(x), g * FN(mish_slope)(BOUNDED(x)))                                                                 \
+    U(hard_swish, vsel(vle(x, vneg(THREE)), ZERO, vsel(vge(x, THREE), x, x * (x + THREE) / SIX)),                        \
+      vsel(vle(x, vneg(THREE)), ZERO, vsel(vge(x, THREE), g, g * (x / THREE + HALF))))                                   \
+    U(softplus, vsoftplus(p * x) / p, g * vsigmoid(p * x))                                                               \
+    U(softsign, vsel(veq(vabs(x), INFINITE), vcopysign(ONE, x), x / (ONE + vabs(x))),                                    \
+      g / ((ONE + vabs(x)) * (ONE + vabs(x))))                                                                           \
+    U(tanhshrink, FN(tanhshrink)(x), g * vtanh(x) * vtanh(x))
+
+#define BINARY_LIST(B)                                                                                                   \
+    B(add, x + y, g, g)                                                                                                  \
+    B(sub, x - y, g, vneg(g))                                                                                            \
+    B(mul, x * y, g * y, g * x)                                                                                          \
+    B(div, x / y, g / y, vneg(g * x / y / y))                                                                            \
+    B(maximum, vmax(x, y), FN(share)(g, vgt(x, y), vlt(x, y)), FN(share)(g, vlt(x, y), vgt(x, y)))                       \
+    B(minimum, vmin(x, y), FN(share)(g, vlt(x, y), vgt(x, y)), FN(share)(g, vgt(x, y), vlt(x, y)))                       \
+    /* x: the half that passes, y: the half that gates */                                                               \
+    B(glu, x * vsigmoid(y), g * vsigmoid(y), g * BOUNDED(x) * vsigmoid(y) * vsigmoid(vneg(y)))                           \
+    /* y: the slope; the gradient to y is summed by the caller */                                                       \
+    B(prelu, vsel(vgt(x, ZERO), x, y * x), vsel(vgt(x, ZERO), g, vsel(visnan(x), x, g * y)), vsel(vgt(x, ZERO), ZERO, g * x))
+
+/* places in the lists, and names for Python */
+#define U_INDEX(name, f, d) U_##name,
+enum { UNARY_LIST(U_INDEX) UNARY_COUNT };
+#define B_INDEX(name, f, dx, dy) B_##name,
+enum { BINARY_LIST(B_INDEX) BINARY_COUNT };
+#define U_NAME(name, f, d) #name,
+static const char *const UNARY_NAMES[] __attribute__((unused)) = {UNARY_LIST(U_NAME)};
+#define B_NAME(name, f, dx, dy) #name,
+static const char *const BINARY_NAMES[] __attribute__((unused)) = {BINARY_LIST(B_NAME)};
+
+#define REAL_BODY "elementwise_real.h"
+#include "for_each_real.h"
+#endif

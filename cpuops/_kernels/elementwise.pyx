@@ -1,0 +1,152 @@
+"""Elementwise operations and activations; formulas and derivatives: elementwise.h.
+
+Parallel over blocks of cells; each cell is written by one thread and depends on its own operands only.
+"""
+cimport numpy as cnp
+from cython.parallel cimport prange
+
+from cpuops._kernels.blocks cimport block_count, block_end, block_start
+from cpuops._kernels.types cimport data, real
+
+cdef extern from "elementwise.h" nogil:
+    int UNARY_COUNT, BINARY_COUNT
+    const char **UNARY_NAMES
+    const char **BINARY_NAMES
+    void unary_f32(int op, const float *x, float *out, Py_ssize_t n, double p, double q) noexcept
+    void unary_f64(int op, const double *x, double *out, Py_ssize_t n, double p, double q) noexcept
+    void unary_backward_f32(int op, const float *g, const float *x, float *out, Py_ssize_t n, double p, double q) noexcept
+    void unary_backward_f64(int op, const double *g, const double *x, double *out, Py_ssize_t n, double p, double q) noexcept
+    void binary_f32(int op, const float *x, const float *y, float *out, int ndim, const Py_ssize_t *dims,
+                    const Py_ssize_t *xs, const Py_ssize_t *ys, Py_ssize_t lo, Py_ssize_t hi) noexcept
+    void binary_f64(int op, const double *x, const double *y, double *out, int ndim, const Py_ssize_t *dims,
+                    const Py_ssize_t *xs, const Py_ssize_t *ys, Py_ssize_t lo, Py_ssize_t hi) noexcept
+    void binary_backward_f32(int op, const float *g, const float *x, const float *y, int ystep, float *dx, float *dy,
+                             Py_ssize_t n) noexcept
+    void binary_backward_f64(int op, const double *g, const double *x, const double *y, int ystep, double *dx, double *dy,
+                             Py_ssize_t n) noexcept
+
+# place of each formula in elementwise.h's lists
+UNARY = {UNARY_NAMES[i].decode(): i for i in range(UNARY_COUNT)}
+BINARY = {BINARY_NAMES[i].decode(): i for i in range(BINARY_COUNT)}
+
+# elements a block: 64 KB of float32, so that operands and output of a block fit a level-2 cache
+cdef enum:
+    BLOCK = 16384
+    MOST_AXES = 64      # NumPy has no more
+
+
+cdef inline void unary_block(real tag, int op, const real *x, real *out, Py_ssize_t b, Py_ssize_t n, double p, double q) noexcept nogil:
+    cdef Py_ssize_t lo = block_start(b, BLOCK), hi = block_end(b, BLOCK, n)
+    if real is float:
+        unary_f32(op, x + lo, out + lo, hi - lo, p, q)
+    else:
+        unary_f64(op, x + lo, out + lo, hi - lo, p, q)
+
+
+def unary(real tag, int op, cnp.ndarray x, cnp.ndarray out, Py_ssize_t n, double p, double q, int num_threads):
+    """OUT out[n] = f(IN x[n]); op: place in UNARY; p, q: the operation's options."""
+    cdef const real *xp = <const real *> data(x)
+    cdef real *op_ = <real *> data(out)
+    cdef Py_ssize_t b, blocks = block_count(n, BLOCK)
+    with nogil:
+        if num_threads <= 1:
+            for b in range(blocks):
+                unary_block(tag, op, xp, op_, b, n, p, q)
+        else:
+            for b in prange(blocks, schedule='dynamic', num_threads=num_threads):
+                unary_block(tag, op, xp, op_, b, n, p, q)
+
+
+cdef inline void unary_backward_block(real tag, int op, const real *g, const real *x, real *out, Py_ssize_t b, Py_ssize_t n,
+                                      double p, double q) noexcept nogil:
+    cdef Py_ssize_t lo = block_start(b, BLOCK), hi = block_end(b, BLOCK, n)
+    if real is float:
+        unary_backward_f32(op, g + lo, x + lo, out + lo, hi - lo, p, q)
+    else:
+        unary_backward_f64(op, g + lo, x + lo, out + lo, hi - lo, p, q)
+
+
+def unary_backward(real tag, int op, cnp.ndarray g, cnp.ndarray x, cnp.ndarray out, Py_ssize_t n, double p, double q,
+                   int num_threads):
+    """OUT out[n] = f'(IN x[n]) IN g[n]; for exp, tanh and sigmoid x is the output."""
+    cdef const real *gp = <const real *> data(g)
+    cdef const real *xp = <const real *> data(x)
+    cdef real *outp = <real *> data(out)
+    cdef Py_ssize_t b, blocks = block_count(n, BLOCK)
+    with nogil:
+        if num_threads <= 1:
+            for b in range(blocks):
+                unary_backward_block(tag, op, gp, xp, outp, b, n, p, q)
+        else:
+            for b in prange(blocks, schedule='dynamic', num_threads=num_threads):
+                unary_backward_block(tag, op, gp, xp, outp, b, n, p, q)
+
+
+cdef inline void binary_block(real tag, int op, const real *x, const real *y, real *out, int ndim, const Py_ssize_t *dims,
+                              const Py_ssize_t *xs, const Py_ssize_t *ys, Py_ssize_t b, Py_ssize_t n) noexcept nogil:
+    cdef Py_ssize_t lo = block_start(b, BLOCK), hi = block_end(b, BLOCK, n)
+    if real is float:
+        binary_f32(op, x, y, out, ndim, dims, xs, ys, lo, hi)
+    else:
+        binary_f64(op, x, y, out, ndim, dims, xs, ys, lo, hi)
+
+
+def binary(real tag, int op, cnp.ndarray x, Py_ssize_t x_offset, cnp.ndarray y, Py_ssize_t y_offset, cnp.ndarray out,
+           tuple dims, tuple xs, tuple ys, int num_threads):
+    """OUT out[dims] = f(IN x, IN y); xs, ys: elements a step along each axis (0 where broadcast; 0 or 1 along the last)."""
+    cdef Py_ssize_t d[MOST_AXES]
+    cdef Py_ssize_t sx[MOST_AXES]
+    cdef Py_ssize_t sy[MOST_AXES]
+    cdef int a, ndim = <int> len(dims)
+    cdef Py_ssize_t n = 1
+    for a in range(ndim):
+        d[a] = dims[a]
+        sx[a] = xs[a]
+        sy[a] = ys[a]
+        n *= d[a]
+    cdef const real *xp = <const real *> data(x) + x_offset
+    cdef const real *yp = <const real *> data(y) + y_offset
+    cdef real *outp = <real *> data(out)
+    cdef Py_ssize_t b, blocks = block_count(n, BLOCK)
+    with nogil:
+        if num_threads <= 1:
+            for b in range(blocks):
+                binary_block(tag, op, xp, yp, outp, ndim, d, sx, sy, b, n)
+        else:
+            for b in prange(blocks, schedule='dynamic', num_threads=num_threads):
+                binary_block(tag, op, xp, yp, outp, ndim, d, sx, sy, b, n)
+
+
+cdef inline void pair_block(real tag, int op, const real *g, const real *x, const real *y, int ystep, real *dx, real *dy,
+                            Py_ssize_t b, Py_ssize_t per_row, Py_ssize_t n, Py_ssize_t row, Py_ssize_t rows_of_y) noexcept nogil:
+    # block b is piece b % per_row of row b // per_row; g is dense, x, y, dx, dy step `row` a row (a broadcast y: one a row)
+    cdef Py_ssize_t r = b // per_row, lo = block_start(b % per_row, BLOCK), hi = block_end(b % per_row, BLOCK, n)
+    cdef const real *yb = y + r * row + lo if ystep else y + r % rows_of_y
+    cdef real *dxb = dx + r * row + lo if dx != NULL else NULL
+    cdef real *dyb = dy + r * row + lo if dy != NULL else NULL
+    if real is float:
+        binary_backward_f32(op, g + r * n + lo, x + r * row + lo, yb, ystep, dxb, dyb, hi - lo)
+    else:
+        binary_backward_f64(op, g + r * n + lo, x + r * row + lo, yb, ystep, dxb, dyb, hi - lo)
+
+
+def binary_backward(real tag, int op, cnp.ndarray g, cnp.ndarray x, cnp.ndarray y, int ystep, dx, dy,
+                    Py_ssize_t rows, Py_ssize_t n, Py_ssize_t row, Py_ssize_t second, Py_ssize_t rows_of_y, int num_threads):
+    """Both gradients of a pair in one pass over IN g[rows, n].
+
+    x and OUT dx hold a row every `row` elements; y and OUT dy likewise, `second` elements further on (the halves of glu;
+    0 for two arrays), or y has one value a row, repeated every `rows_of_y` rows (ystep 0: prelu). dx or dy may be None.
+    """
+    cdef const real *gp = <const real *> data(g)
+    cdef const real *xp = <const real *> data(x)
+    cdef const real *yp = <const real *> data(y) + second
+    cdef real *dxp = NULL if dx is None else <real *> data(<cnp.ndarray?> dx)
+    cdef real *dyp = NULL if dy is None else <real *> data(<cnp.ndarray?> dy) + second
+    cdef Py_ssize_t b, per_row = block_count(n, BLOCK), blocks = rows * per_row
+    with nogil:
+        if num_threads <= 1:
+            for b in range(blocks):
+                pair_block(tag, op, gp, xp, yp, ystep, dxp, dyp, b, per_row, n, row, rows_of_y)
+        else:
+            for b in prange(blocks, schedule='dynamic', num_threads=num_threads):
+                pair_block(tag, op, gp, xp, yp, ystep, dxp, dyp, b, per_row, n, row, rows_of_y)

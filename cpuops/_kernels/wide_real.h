@@ -1,0 +1,65 @@
+/* wide_real.h: the words of wide.h for one scalar type. Included by wide.h only. */
+
+#if IS_F64
+INLINE wvec wload(const real *p) { return vload(p); }
+INLINE void wstore(real *p, wvec a) { vstore(p, a); }
+#elif SIMD_AVX512
+INLINE wvec wload(const real *p) { return (wvec)_mm512_cvtps_pd(_mm256_loadu_ps(p)); }
+INLINE void wstore(real *p, wvec a) { _mm256_storeu_ps(p, _mm512_cvtpd_ps((__m512d)a)); }
+#elif SIMD_AVX2
+INLINE wvec wload(const real *p) { return (wvec)_mm256_cvtps_pd(_mm_loadu_ps(p)); }
+INLINE void wstore(real *p, wvec a) { _mm_storeu_ps(p, _mm256_cvtpd_ps((__m256d)a)); }
+#elif defined(__x86_64__)
+INLINE wvec wload(const real *p) { return (wvec)_mm_cvtps_pd(_mm_castsi128_ps(_mm_loadl_epi64((const __m128i *)p))); }
+INLINE void wstore(real *p, wvec a) { _mm_storel_epi64((__m128i *)p, _mm_castps_si128(_mm_cvtpd_ps((__m128d)a))); }
+#else
+INLINE wvec wload(const real *p) { return (wvec){p[0], p[1]}; }
+INLINE void wstore(real *p, wvec a)
+{
+    p[0] = (real)a[0];
+    p[1] = (real)a[1];
+}
+#endif
+
+#define PICK4(b, s) (b), (b) + (s), (b) + 2 * (s), (b) + 3 * (s)
+#define PICK8(b, s) PICK4(b, s), PICK4((b) + 4 * (s), s)
+#define PICK16(b, s) PICK8(b, s), PICK8((b) + 8 * (s), s)
+#define MEET2(b, n) (b), (b) + (n)
+#define MEET4(b, n) MEET2(b, n), MEET2((b) + 1, n)
+#define MEET8(b, n) MEET4(b, n), MEET4((b) + 2, n)
+#define MEET16(b, n) MEET8(b, n), MEET8((b) + 4, n)
+#define LANES_HERE (SIMD_BYTES / (IS_F64 ? 8 : 4))
+#if SIMD_BYTES == 64 && !IS_F64
+#define EVERY_OTHER(b) PICK16(b, 2)
+#define MERGED(b) MEET16(b, 16)
+#elif SIMD_BYTES == 64 || (SIMD_BYTES == 32 && !IS_F64)
+#define EVERY_OTHER(b) PICK8(b, 2)
+#define MERGED(b) MEET8(b, 8)
+#elif SIMD_BYTES == 32 || !IS_F64
+#define EVERY_OTHER(b) PICK4(b, 2)
+#define MERGED(b) MEET4(b, 4)
+#else
+#define EVERY_OTHER(b) (b), (b) + 2
+#define MERGED(b) MEET2(b, 2)
+#endif
+INLINE void vdeal(vec a, vec b, vec *even, vec *odd)
+{
+    *even = __builtin_shufflevector(a, b, EVERY_OTHER(0));
+    *odd = __builtin_shufflevector(a, b, EVERY_OTHER(1));
+}
+
+INLINE void vzip(vec even, vec odd, vec *a, vec *b)
+{
+    *a = __builtin_shufflevector(even, odd, MERGED(0));
+    *b = __builtin_shufflevector(even, odd, MERGED(LANES_HERE / 2));
+}
+#undef PICK4
+#undef PICK8
+#undef PICK16
+#undef MEET2
+#undef MEET4
+#undef MEET8
+#undef MEET16
+#undef EVERY_OTHER
+#undef MERGED
+#undef LANES_HERE

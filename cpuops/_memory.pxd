@@ -1,0 +1,8 @@
+cdef class Block:
+    cdef void *ptr          # 64-byte aligned, uninitialised
+    cdef size_t size        # bytes asked for
+    cdef size_t capacity    # bytes there are
+    cdef bint zeroed        # fresh from the system, and not written since
+
+
+cdef Block scratch(size_t nbytes)

@@ -1,0 +1,18 @@
+"""Gradient kernels of elementwise operations and activations."""
+
+from .._memory import empty
+from ..ops.elementwise import cost
+from ..results import PairGrads
+
+
+class ElementwiseKernelGradients:
+    def _unary_backward(self, name, index, g, x, out, p, q):
+        self._run("elementwise.unary_backward", x.dtype, cost(name, x.size), index, g, x, out, x.size, p, q)
+        return out
+
+    def _pair_backward(self, name, index, g, l, r):
+        if l.shape != r.shape:  # the sums over broadcast axes are the forward's own kernels
+            return super()._pair_backward(name, index, g, l, r)
+        l_grad, r_grad, n = empty(l.shape, l.dtype), empty(l.shape, l.dtype), l.size
+        self._run("elementwise.binary_backward", l.dtype, cost(name, 2 * n), index, g, l, r, 1, l_grad, r_grad, 1, n, n, 0, 1)
+        return PairGrads(l_grad, r_grad)

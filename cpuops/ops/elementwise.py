@@ -1,0 +1,347 @@
+"""Elementwise arithmetic and functions, and the calls that activations share with them.
+
+Formulas and derivatives of the kernels stand in ``_kernels/elementwise.h``, side by side.
+"""
+
+import numpy as np
+
+from .. import _alloc, _check
+from .._kernels import constants
+from .._memory import empty
+from ..errors import ArgumentError, message, shown
+from ..results import PairGrads
+
+UNARY, BINARY = constants("elementwise").UNARY, constants("elementwise").BINARY
+
+# nanoseconds an element on one thread, to decide on threads: memory-bound operations against polynomials
+CHEAP, HEAVY = 0.4, 1.0
+_HEAVY = frozenset(
+    "exp expm1 log log1p erf sigmoid tanh gelu gelu_tanh silu mish softplus log_sigmoid tanhshrink elu selu celu glu".split()
+)
+
+
+def cost(name, elements):
+    return elements * (HEAVY if name in _HEAVY else CHEAP)
+
+
+def unary_method(name, summary, notes):
+    """The forward method of a function of one array without options."""
+    index = UNARY[name]
+
+    def method(self, x, *, out=None):
+        return self._unary(name, index, x, out)
+
+    method.__name__ = name
+    method.__doc__ = f"""{summary}
+
+        Parameters
+        ----------
+        x : ndarray [...]
+            float32 or float64.
+        out : ndarray [...], optional
+            Where to write; may be `x` itself.
+
+        Returns
+        -------
+        ndarray [...]
+            Of `x`'s shape and dtype.
+
+        Raises
+        ------
+        DTypeError, ShapeError, ArgumentError
+            `x` is no floating array, or `out` does not fit.
+
+        Notes
+        -----
+        {notes} NaN gives NaN.
+        """
+    return method
+
+
+def binary_method(name, summary, notes):
+    """The forward method of a broadcast pair."""
+    index = BINARY[name]
+
+    def method(self, lhs, rhs, *, out=None):
+        return self._pair(name, index, lhs, rhs, out)
+
+    method.__name__ = name
+    method.__doc__ = f"""{summary}
+
+        Parameters
+        ----------
+        lhs, rhs : ndarray, or one of them a Python number
+            float32 or float64, of one dtype; shapes that broadcast.
+        out : ndarray, optional
+            Where to write; may be an operand of the result's shape.
+
+        Returns
+        -------
+        ndarray
+            Of the broadcast shape.
+
+        Raises
+        ------
+        DTypeError, ShapeError, ArgumentError
+            The operands are no floating arrays of one dtype or do not broadcast, or `out` does not fit.
+
+        Notes
+        -----
+        {notes}
+        """
+    return method
+
+
+def pair_operands(op, lhs, rhs, more=(), more_names=()):
+    """`lhs` and `rhs` (one of them may be a Python number), and further operands, all of one dtype."""
+    scalars = [type(v) in (int, float) for v in (lhs, rhs)]
+    if any(scalars) and not all(scalars):
+        array = _check.floating(op, "rhs", rhs) if scalars[0] else _check.floating(op, "lhs", lhs)
+        number = _number_like(op, "lhs", lhs, array) if scalars[0] else _number_like(op, "rhs", rhs, array)
+        lhs, rhs = (number, array) if scalars[0] else (array, number)
+    return _check.required(op, ("lhs", "rhs", *more_names), (lhs, rhs, *more))
+
+
+def _number_like(op, name, value, array):
+    try:
+        with np.errstate(over="ignore"):
+            return np.asarray(np.float64(value).astype(array.dtype))
+    except OverflowError:
+        raise ArgumentError(message(op, name, shown(value), "a number that a float can hold")) from None
+
+
+def merged(shape, x_shape, y_shape):
+    """(dims, x steps, y steps) of a broadcast pair of C-contiguous arrays, in elements, adjacent axes merged.
+
+    Along the last axis a step is 0 or 1.
+    """
+    nd = len(shape)
+    sides = []
+    for own in (x_shape, y_shape):
+        own = (1,) * (nd - len(own)) + tuple(own)
+        steps, step = [0] * nd, 1
+        for a in range(nd - 1, -1, -1):
+            steps[a] = step if own[a] != 1 else 0
+            step *= own[a]
+        sides.append(steps)
+    dims, xs, ys = [1], [0], [0]
+    for n, x, y in zip(shape, *sides, strict=True):
+        if n == 1:
+            continue
+        # the axis before continues into this one when both operands step over it whole
+        if xs[-1] == x * n and ys[-1] == y * n and dims != [1]:
+            dims[-1], xs[-1], ys[-1] = dims[-1] * n, x, y
+        elif dims == [1]:
+            dims, xs, ys = [n], [x], [y]
+        else:
+            dims.append(n)
+            xs.append(x)
+            ys.append(y)
+    return tuple(dims), tuple(xs), tuple(ys)
+
+
+class Elementwise:
+    """Arithmetic on broadcast pairs, and functions of one array."""
+
+    def _unary(self, name, index, x, out, p=0.0, q=0.0):
+        xa = _check.floating(name, "x", x)
+        if out is None:
+            out = empty(xa.shape, xa.dtype)
+        else:
+            out = _alloc.output(name, out, xa.shape, xa.dtype, (x,), (x,))
+        n = xa.size
+        self._run("elementwise.unary", xa.dtype, cost(name, n), index, xa, out, n, p, q)
+        return out
+
+    def _pair(self, name, index, lhs, rhs, out):
+        l, r = (lhs, rhs) if _check.ready_alike(lhs, rhs) else pair_operands(name, lhs, rhs)
+        if l.shape == r.shape:
+            shape, walk = l.shape, ((l.size,), (1,), (1,))
+        else:
+            shape = _check.broadcast(name, ("lhs", "rhs"), (l.shape, r.shape))
+            walk = merged(shape, l.shape, r.shape)
+        out = empty(shape, l.dtype) if out is None else _alloc.output(name, out, shape, l.dtype, (lhs, rhs), (lhs, rhs))
+        self._run("elementwise.binary", l.dtype, cost(name, out.size), index, l, 0, r, 0, out, *walk)
+        return out
+
+    add = binary_method("add", "Add: lhs + rhs.", "Gradient: `output_grad` to both. NaN in either operand gives NaN.")
+    sub = binary_method("sub", "Subtract: lhs − rhs.", "Gradient: `output_grad` and −`output_grad`.")
+    mul = binary_method("mul", "Multiply: lhs · rhs.", "Gradient: `output_grad` · rhs and `output_grad` · lhs.")
+    div = binary_method("div", "Divide: lhs / rhs.", "IEEE division by zero. Gradient: `output_grad` / rhs and −`output_grad` · lhs / rhs².")
+    maximum = binary_method(
+        "maximum", "Take the larger: max(lhs, rhs).",
+        "NaN in either operand gives NaN. Gradient: to the larger; each of two equal operands gets half.",
+    )  # fmt: skip
+    minimum = binary_method(
+        "minimum", "Take the smaller: min(lhs, rhs).",
+        "NaN in either operand gives NaN. Gradient: to the smaller; each of two equal operands gets half.",
+    )  # fmt: skip
+    neg = unary_method("neg", "Negate: −x.", "Flips the sign bit, of zeros too.")
+    exp = unary_method("exp", "Exponential: eˣ.", "At most 2 ulp in float32; subnormal results are kept.")
+    expm1 = unary_method("expm1", "Exponential less one: eˣ − 1, exact near 0.", "At most 2 ulp in float32.")
+    log = unary_method("log", "Natural logarithm.", "At most 2 ulp in float32; 0 gives −inf, negative numbers NaN.")
+    log1p = unary_method("log1p", "Logarithm of one more: log(1 + x), exact near 0.", "At most 2 ulp in float32; −1 gives −inf, less NaN.")
+    sqrt = unary_method("sqrt", "Square root.", "Correctly rounded; negative numbers give NaN.")
+    reciprocal = unary_method("reciprocal", "Reciprocal: 1 / x.", "Correctly rounded.")
+    abs = unary_method("abs", "Absolute value.", "Gradient 0 at 0.")
+    square = unary_method("square", "Square: x².", "Correctly rounded.")
+    erf = unary_method("erf", "Error function: 2/√π ∫₀ˣ e^(−t²) dt.", "At most 2 ulp in float32.")
+
+
+def unary_gradient(name, operand, derivative):
+    """The gradient method of a function without options; `operand` is "x", or "output" where the derivative uses it."""
+    index = UNARY[name]
+    op = name + "_backward"
+
+    if operand == "x":
+
+        def method(self, output_grad, x, *, out=None):
+            return self._unary_gradient(op, name, index, "x", output_grad, x, out)
+    else:
+
+        def method(self, output_grad, output, *, out=None):
+            return self._unary_gradient(op, name, index, "output", output_grad, output, out)
+
+    method.__name__ = op
+    what = "The forward's operand." if operand == "x" else "The forward's result."
+    method.__doc__ = f"""Gradient of :meth:`{name}`: `output_grad` · {derivative}.
+
+        Parameters
+        ----------
+        output_grad : ndarray [...]
+            The gradient that arrives from above.
+        {operand} : ndarray [...]
+            {what}
+        out : ndarray [...], optional
+            Where to write; may be either operand.
+
+        Returns
+        -------
+        ndarray [...]
+            The gradient to x.
+
+        Raises
+        ------
+        ShapeError, DTypeError, ArgumentError
+            The operands differ in shape or dtype, or `out` does not fit.
+
+        Notes
+        -----
+        NaN in `{operand}` gives NaN.
+        """
+    return method
+
+
+# Readable derivatives: (backend, g, x, p, q) -> gradient; p, q as the forward's options
+DERIVATIVES = {
+    "neg": lambda b, g, x, p, q: -g,
+    "exp": lambda b, g, e, p, q: g * e,
+    "expm1": lambda b, g, x, p, q: g * np.exp(x),
+    "log": lambda b, g, x, p, q: g / x,
+    "log1p": lambda b, g, x, p, q: g / (1 + x),
+    "sqrt": lambda b, g, x, p, q: g / (2 * np.sqrt(x)),
+    "reciprocal": lambda b, g, x, p, q: -g / x / x,
+    "abs": lambda b, g, x, p, q: g * np.sign(x),
+    "square": lambda b, g, x, p, q: 2 * g * x,
+    "erf": lambda b, g, x, p, q: g * (2 / np.sqrt(np.pi)) * np.exp(-x * x),
+}
+
+# Readable gradients of pairs: (backend, g, lhs, rhs) -> both, before the sum over broadcast axes
+PAIRS = {
+    "add": lambda b, g, l, r: (g, g),
+    "sub": lambda b, g, l, r: (g, b.neg(g)),
+    "mul": lambda b, g, l, r: (b.mul(g, r), b.mul(g, l)),
+    "div": lambda b, g, l, r: (b.div(g, r), b.neg(b.div(b.div(b.mul(g, l), r), r))),
+    "maximum": lambda b, g, l, r: (_share(g, l > r, l < r), _share(g, l < r, l > r)),
+    "minimum": lambda b, g, l, r: (_share(g, l < r, l > r), _share(g, l > r, l < r)),
+}
+
+
+def _share(g, wins, loses):
+    """All of g where this operand wins, half where they are equal."""
+    return np.where(wins, g, np.where(loses, 0, g / 2)).astype(g.dtype)
+
+
+def pair_gradient(name, summary):
+    index = BINARY[name]
+    op = name + "_backward"
+
+    def method(self, output_grad, lhs, rhs):
+        l, r, g = pair_operands(op, lhs, rhs, (output_grad,), ("output_grad",))
+        shape = _check.broadcast(op, ("lhs", "rhs"), (l.shape, r.shape))
+        _check.shape(op, "output_grad", g, shape, "the shape of the output")
+        return self._pair_backward(name, index, g, l, r)
+
+    method.__name__ = op
+    method.__doc__ = f"""Gradients of :meth:`{name}`: {summary}.
+
+        Parameters
+        ----------
+        output_grad : ndarray
+            The gradient that arrives from above, of the broadcast shape.
+        lhs, rhs : ndarray, or one of them a Python number
+            The forward's operands.
+
+        Returns
+        -------
+        PairGrads
+            ``(lhs_grad, rhs_grad)``, each summed over the broadcast axes to its operand's shape (in double precision).
+
+        Raises
+        ------
+        ShapeError, DTypeError
+            `output_grad` has not the output's shape, or the dtypes differ.
+        """
+    return method
+
+
+class ElementwiseGradients:
+    """Default gradients of elementwise operations."""
+
+    def _unary_gradient(self, op, name, index, operand, output_grad, x, out, p=0.0, q=0.0):
+        g, xa = _check.same_shape(op, ("output_grad", operand), (output_grad, x))
+        if out is None:
+            out = empty(xa.shape, xa.dtype)
+        else:
+            out = _alloc.output(op, out, xa.shape, xa.dtype, (output_grad, x), (output_grad, x))
+        return self._unary_backward(name, index, g, xa, out, p, q)
+
+    def _unary_backward(self, name, index, g, x, out, p, q):
+        with np.errstate(all="ignore"):
+            gradient = DERIVATIVES[name](self, g, x, x.dtype.type(p), x.dtype.type(q))
+        np.copyto(out, np.where(np.isnan(x), x, gradient))
+        return out
+
+    def _pair_backward(self, name, index, g, l, r):
+        with np.errstate(all="ignore"):
+            l_grad, r_grad = PAIRS[name](self, g, l, r)
+        return PairGrads(self._sum_to(l_grad, l.shape, g), self._sum_to(r_grad, r.shape, g))
+
+    def _sum_to(self, grad, shape, g):
+        """`grad` summed over the axes along which an operand of `shape` was broadcast; never `g` itself."""
+        if grad.shape == shape:
+            out = empty(shape, grad.dtype)
+            np.copyto(out, grad)
+            return out
+        new = grad.ndim - len(shape)
+        axes = tuple(a for a in range(grad.ndim) if a < new or shape[a - new] != grad.shape[a])
+        return self.reduce_sum(grad, axis=axes, keepdims=True).reshape(shape)
+
+    add_backward = pair_gradient("add", "`output_grad` to both")
+    sub_backward = pair_gradient("sub", "`output_grad` and −`output_grad`")
+    mul_backward = pair_gradient("mul", "`output_grad` · rhs and `output_grad` · lhs")
+    div_backward = pair_gradient("div", "`output_grad` / rhs and −`output_grad` · lhs / rhs²")
+    maximum_backward = pair_gradient("maximum", "`output_grad` to the larger operand, half to each of two equal ones")
+    minimum_backward = pair_gradient("minimum", "`output_grad` to the smaller operand, half to each of two equal ones")
+    neg_backward = unary_gradient("neg", "x", "−1")
+    exp_backward = unary_gradient("exp", "output", "eˣ, which is the output")
+    expm1_backward = unary_gradient("expm1", "x", "eˣ")
+    log_backward = unary_gradient("log", "x", "1 / x")
+    log1p_backward = unary_gradient("log1p", "x", "1 / (1 + x)")
+    sqrt_backward = unary_gradient("sqrt", "x", "1 / (2 √x)")
+    reciprocal_backward = unary_gradient("reciprocal", "x", "(−1 / x²)")
+    abs_backward = unary_gradient("abs", "x", "sign(x), 0 at 0")
+    square_backward = unary_gradient("square", "x", "2x")
+    erf_backward = unary_gradient("erf", "x", "2/√π · e^(−x²)")
+
+

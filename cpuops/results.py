@@ -1,0 +1,164 @@
+"""The NamedTuples that operations with several results return."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+class PairGrads(NamedTuple):
+    """Gradients of an elementwise pair, each of its operand's shape."""
+
+    lhs_grad: Array
+    rhs_grad: Array
+
+
+class PreluGrads(NamedTuple):
+    """Gradients of prelu."""
+
+    x_grad: Array
+    weight_grad: Array
+
+
+class MseLossGrads(NamedTuple):
+    """Gradients of mse_loss."""
+
+    input_grad: Array
+    target_grad: Array
+
+
+class MatmulGrads(NamedTuple):
+    """Gradients of matmul, summed over broadcast batch axes."""
+
+    lhs_grad: Array
+    rhs_grad: Array
+
+
+class LinearGrads(NamedTuple):
+    """Gradients of linear."""
+
+    x_grad: Array
+    weight_grad: Array
+    bias_grad: Array
+
+
+class Conv1dGrads(NamedTuple):
+    """Gradients of conv1d; `bias_grad` is None when it was not asked for."""
+
+    x_grad: Array
+    weight_grad: Array
+    bias_grad: Array | None
+
+
+class Conv2dGrads(NamedTuple):
+    """Gradients of conv2d; `bias_grad` is None when it was not asked for."""
+
+    x_grad: Array
+    weight_grad: Array
+    bias_grad: Array | None
+
+
+class Conv3dGrads(NamedTuple):
+    """Gradients of conv3d; `bias_grad` is None when it was not asked for."""
+
+    x_grad: Array
+    weight_grad: Array
+    bias_grad: Array | None
+
+
+class MaxPool1dWithIndices(NamedTuple):
+    """Maxima and their flat indices over the spatial axes of one plane."""
+
+    output: Array
+    indices: Array
+
+
+class MaxPool2dWithIndices(NamedTuple):
+    """Maxima and their flat indices over the spatial axes of one plane."""
+
+    output: Array
+    indices: Array
+
+
+class MaxPool3dWithIndices(NamedTuple):
+    """Maxima and their flat indices over the spatial axes of one plane."""
+
+    output: Array
+    indices: Array
+
+
+class AdaptiveMaxPool1dWithIndices(NamedTuple):
+    """Maxima and their flat indices over the spatial axes of one plane."""
+
+    output: Array
+    indices: Array
+
+
+class AdaptiveMaxPool2dWithIndices(NamedTuple):
+    """Maxima and their flat indices over the spatial axes of one plane."""
+
+    output: Array
+    indices: Array
+
+
+class AdaptiveMaxPool3dWithIndices(NamedTuple):
+    """Maxima and their flat indices over the spatial axes of one plane."""
+
+    output: Array
+    indices: Array
+
+
+class BatchNormTrain(NamedTuple):
+    """Normalised x and the (biased) statistics of the batch."""
+
+    output: Array
+    mean: Array
+    variance: Array
+
+
+class BatchNormTrainGrads(NamedTuple):
+    """Gradients of batch_norm_train."""
+
+    x_grad: Array
+    gamma_grad: Array
+    beta_grad: Array
+
+
+class BatchNormGrads(NamedTuple):
+    """Gradients of batch_norm."""
+
+    x_grad: Array
+    gamma_grad: Array
+    beta_grad: Array
+
+
+class LayerNormGrads(NamedTuple):
+    """Gradients of layer_norm."""
+
+    x_grad: Array
+    gamma_grad: Array
+    beta_grad: Array
+
+
+class GroupNormGrads(NamedTuple):
+    """Gradients of group_norm."""
+
+    x_grad: Array
+    gamma_grad: Array
+    beta_grad: Array
+
+
+class InstanceNormGrads(NamedTuple):
+    """Gradients of instance_norm."""
+
+    x_grad: Array
+    gamma_grad: Array
+    beta_grad: Array
+
+
+class RmsNormGrads(NamedTuple):
+    """Gradients of rms_norm."""
+
+    x_grad: Array
+    gamma_grad: Array

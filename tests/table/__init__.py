@@ -1,0 +1,24 @@
+"""The operations of the package, one row each, read by every test and by the benches (it needs no pytest).
+
+A row says how to call an operation (sizes, options, data), what is right (an oracle), what its gradients are called and
+take, how exact they must be, what they cost, and which calls must be refused. See :class:`table.base.Row`.
+
+    from table import ROWS
+    row = ROWS["softmax"]
+    for call in row.calls(rng): ...
+"""
+
+from table import conv, elementwise, matmul, norm, pool, reduce
+from table.base import Bad, Call, Gradient, Row, common_refusals
+
+FAMILIES = {
+    "elementwise": elementwise.ROWS,
+    "reduce": reduce.ROWS,
+    "matmul": matmul.ROWS,
+    "conv": conv.ROWS,
+    "pool": pool.ROWS,
+    "norm": norm.ROWS,
+}
+ROWS = {row.name: row for rows in FAMILIES.values() for row in rows}
+
+__all__ = ["FAMILIES", "ROWS", "Bad", "Call", "Gradient", "Row", "common_refusals"]
