@@ -31,7 +31,9 @@ def array(op, name, value):
     """`value` as a plain ndarray without copying; lists, scalars and strangers are refused."""
     if isinstance(value, np.ndarray):
         return np.asarray(value)
-    refusal = DTypeError(message(op, name, f"a {type(value).__name__}", "a NumPy array (or a buffer, __array__ or DLPack object)"))
+    refusal = DTypeError(
+        message(op, name, f"a {type(value).__name__}", "a NumPy array (or a buffer, __array__ or DLPack object)")
+    )
     if isinstance(value, np.generic | type):
         raise refusal
     try:
@@ -77,7 +79,9 @@ def _one_dtype(op, names, arrays):
         if first is None:
             first, first_name = a.dtype, name
         elif a.dtype != first:
-            raise DTypeError(f"{op}: {name} is {a.dtype}, but {first_name} is {first}; cast one: {name}.astype({first_name}.dtype)")
+            raise DTypeError(
+                f"{op}: {name} is {a.dtype}, but {first_name} is {first}; cast one: {name}.astype({first_name}.dtype)"
+            )
 
 
 def floatings(op, names, values):

@@ -95,7 +95,7 @@ def _parsed(text):
     """Bytes of "268435456", "64K", "256M", "256MB", "1.5GiB"; ValueError for anything else."""
     word = text.strip().upper().removesuffix("B").removesuffix("I")
     unit = _UNITS.get(word[-1:], 1)
-    number = word[:-1] if unit > 1 else word
+    number = word[:-1].rstrip() if unit > 1 else word
     if not number.isascii() or not number.replace(".", "", 1).isdigit():
         raise ValueError(text)
     value = int(number) * unit if number.isdigit() else int(float(number) * unit)

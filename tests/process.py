@@ -63,7 +63,18 @@ def environment(**extra):
 def run(code, *, seconds=60, prelude=True, expect=0, before=None, **env):
     """Run code in a fresh interpreter -> (what it printed, its errors); it must end in time with the expected status."""
     text = (PRELUDE if prelude else "") + textwrap.dedent(code)
-    command = [sys.executable, "-X", "faulthandler", "-c", text]
-    done = subprocess.run(command, env=environment(**env), capture_output=True, text=True, timeout=seconds, preexec_fn=before, check=False)
+    return _ended(["-c", text], seconds, expect, before, env)
+
+
+def run_script(path, *args, seconds=60, **env):
+    """The same for a file, which processes that are spawned can import."""
+    return _ended([str(path), *args], seconds, 0, None, env)
+
+
+def _ended(arguments, seconds, expect, before, env):
+    command = [sys.executable, "-X", "faulthandler", *arguments]
+    done = subprocess.run(
+        command, env=environment(**env), capture_output=True, text=True, timeout=seconds, preexec_fn=before, check=False
+    )
     assert done.returncode == expect, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done.stdout.strip(), done.stderr

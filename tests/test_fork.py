@@ -3,7 +3,7 @@
 import os
 
 import pytest
-from process import run
+from process import run, run_script
 
 from cpuops import _omp
 
@@ -160,7 +160,7 @@ def test_other_start_methods(tmp_path, method):
     """A backend handed to a new interpreter works there with its settings."""
     script = tmp_path / "script.py"
     script.write_text(
-        "import multiprocessing, runpy, sys\n"
+        "import multiprocessing, sys\n"
         "import numpy as np\n"
         "from cpuops import CpuBackend, ThreadedCpuBackend\n"
         "X = np.linspace(-2, 2, 300_000, dtype='f4')\n"
@@ -172,11 +172,4 @@ def test_other_start_methods(tmp_path, method):
         "    with multiprocessing.get_context(sys.argv[1]).Pool(2) as pool:\n"
         "        assert pool.map_async(task, backends).get(timeout=50) == want\n"
     )
-    run(f"""
-        import runpy, sys
-        sys.argv = [{str(script)!r}, {method!r}]
-        sys.path.insert(0, {str(tmp_path)!r})
-        runpy.run_path({str(script)!r}, run_name="__main__") if False else None
-        import subprocess
-        assert subprocess.run([sys.executable, *sys.argv], timeout=55).returncode == 0
-    """, prelude=False)
+    run_script(script, method)

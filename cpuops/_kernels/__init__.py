@@ -6,6 +6,7 @@ and the build have is used; ``CPUOPS_ISA`` overrides. A module is loaded when it
 
 import importlib
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from .cpuid import supported
@@ -13,7 +14,7 @@ from .cpuid import supported
 LEVELS = ("v2", "v3", "v4", "base")
 
 # (kernel, dtype.char) -> function; "softmax.softmax" is function softmax of module softmax
-KERNELS = {}
+KERNELS: dict[tuple[str, str], Callable[..., None]] = {}
 
 
 def load(name, char):
@@ -51,7 +52,9 @@ def _choose(asked, built, runnable):
             raise ImportError(f"CPUOPS_ISA={asked}: this CPU lacks level {asked}, it runs {', '.join(runnable) or 'none'}")
         return asked
     if not usable:
-        raise ImportError(f"this build of cpuops has the levels {', '.join(built) or 'none'}, this CPU runs {', '.join(runnable) or 'none'}")
+        raise ImportError(
+            f"this build of cpuops has the levels {', '.join(built) or 'none'}, this CPU runs {', '.join(runnable) or 'none'}"
+        )
     return usable[-1]
 
 

@@ -95,12 +95,23 @@ INLINE ptrdiff_t conv_phases(const conv_job *j, int axis)
     return conv_min(j->kernel[axis], j->step[axis] / conv_gcd(j->step[axis], j->dil[axis]));
 }
 
+/* first cell of the phase of tap t0 */
+INLINE ptrdiff_t conv_phase_start(const conv_job *j, int a, ptrdiff_t t0)
+{
+    const ptrdiff_t h0 = (t0 * j->dil[a] + j->off[a]) % j->step[a];
+    return h0 < 0 ? h0 + j->step[a] : h0;
+}
+
 /* whether every cell of x has a phase with taps (else the rest is to be set to 0) */
 INLINE int conv_phases_cover(const conv_job *j)
 {
-    for (int a = 0; a < 3; a++)
-        if (conv_phases(j, a) < conv_min(j->step[a], j->in[a]))
+    for (int a = 0; a < 3; a++) {
+        ptrdiff_t met = 0;
+        for (ptrdiff_t t0 = 0; t0 < conv_phases(j, a); t0++)
+            met += conv_phase_start(j, a, t0) < j->in[a];
+        if (met < conv_min(j->step[a], j->in[a]))
             return 0;
+    }
     return 1;
 }
 
@@ -116,9 +127,7 @@ INLINE int conv_phase(const conv_job *f, const ptrdiff_t t0[3], conv_job *j, ptr
     for (int a = 0; a < 3; a++) {
         const ptrdiff_t s = f->step[a], d = f->dil[a], p = conv_gcd(s, d), hop = s / p;
         const ptrdiff_t n = (f->kernel[a] - 1 - t0[a]) / hop + 1;
-        ptrdiff_t h0 = (t0[a] * d + f->off[a]) % s;
-        if (h0 < 0)
-            h0 += s;
+        const ptrdiff_t h0 = conv_phase_start(f, a, t0[a]);
         if (h0 >= f->in[a])
             return 0;
         j->in[a] = f->out[a], j->kernel[a] = n, j->out[a] = (f->in[a] - 1 - h0) / s + 1;
@@ -252,6 +261,75 @@ INLINE ptrdiff_t conv_tap_offset(const conv_job *j, const conv_band *p, ptrdiff_
 INLINE ptrdiff_t conv_panels(ptrdiff_t outputs) { return conv_ceil(outputs, GEMM_MR); }
 INLINE ptrdiff_t conv_panel_start(ptrdiff_t outputs, ptrdiff_t i) { return i * outputs / conv_panels(outputs); }
 
+typedef struct {
+    const conv_job *job;
+    int f64;
+    const void *in, *w, *bias; /* bias may be NULL */
+    void *out;
+} conv_call;
+
+typedef struct {
+    conv_call call;
+    conv_band band;
+    ptrdiff_t splits;      /* units that share a region, each with some of the panels */
+    ptrdiff_t units, next; /* the unit to take next */
+    size_t scratch_bytes, slot_bytes; /* of everything; of the band of one slot */
+    void *packed;                     /* weights, group by group */
+    ptrdiff_t *tap;                   /* offsets of the taps of a channel */
+    char *slots;                      /* bands */
+    int poisoned;                     /* a weight is not finite */
+} conv_direct;
+
+/* bytes of a band: a quarter of a 1 MB second-level cache */
+#define CONV_BAND_BYTES 262144
+INLINE size_t conv_round64(size_t n) { return (n + 63) / 64 * 64; }
+
+INLINE void conv_plan_direct(const conv_call *call, ptrdiff_t slots, conv_direct *d)
+{
+    const conv_job *j = call->job;
+    const size_t size = call->f64 ? 8 : 4;
+    d->call = *call;
+    conv_plan_band(j, CONV_BAND_BYTES / (ptrdiff_t)size, SIMD_BYTES / (ptrdiff_t)size, &d->band);
+    const ptrdiff_t regions = j->batch * j->groups * j->out[0] * d->band.regions_y * d->band.regions_x;
+    /* when there are few regions, several units copy the same one, each for some of the panels */
+    d->splits = conv_max(1, conv_min(conv_panels(j->outputs) / 3, 16 / conv_max(regions, 1)));
+    d->units = regions * d->splits;
+    d->next = 0;
+    d->poisoned = 0;
+    d->slot_bytes = conv_round64((size_t)d->band.cells * size);
+    d->scratch_bytes = conv_round64((size_t)(j->groups * j->outputs * j->channels * conv_taps(j)) * size) +
+                       conv_round64((size_t)conv_taps(j) * sizeof(ptrdiff_t)) + d->slot_bytes * (size_t)slots;
+}
+
+INLINE void conv_direct_scratch(conv_direct *d, void *scratch)
+{
+    const conv_job *j = d->call.job;
+    const size_t size = d->call.f64 ? 8 : 4;
+    d->packed = scratch;
+    d->tap = (ptrdiff_t *)((char *)scratch + conv_round64((size_t)(j->groups * j->outputs * j->channels * conv_taps(j)) * size));
+    d->slots = (char *)d->tap + conv_round64((size_t)conv_taps(j) * sizeof(ptrdiff_t));
+    ptrdiff_t *tap = d->tap;
+    for (ptrdiff_t z = 0; z < j->kernel[0]; z++)
+        for (ptrdiff_t y = 0; y < j->kernel[1]; y++)
+            for (ptrdiff_t x = 0; x < j->kernel[2]; x++)
+                *tap++ = conv_tap_offset(j, &d->band, z, y, x);
+}
+
 #define REAL_BODY "conv_real.h"
 #include "for_each_real.h"
+
+/* ---- tasks: task i of a call, for any scalar type ---- */
+#define CONV_TASK(name, type, f64_)               \
+    FUNC void name(void *ctx, ptrdiff_t i)        \
+    {                                             \
+        type *t = (type *)ctx;                    \
+        if (t->f64_)                              \
+            name##_f64(t, i);                     \
+        else                                      \
+            name##_f32(t, i);                     \
+    }
+CONV_TASK(conv_masked, conv_call, f64)
+CONV_TASK(conv_masked_weight, conv_call, f64)
+CONV_TASK(conv_direct_pack, conv_direct, call.f64)
+CONV_TASK(conv_direct_slot, conv_direct, call.f64)
 #endif

@@ -55,7 +55,7 @@
     B(maximum, vmax(x, y), FN(share)(g, vgt(x, y), vlt(x, y)), FN(share)(g, vlt(x, y), vgt(x, y)))                       \
     B(minimum, vmin(x, y), FN(share)(g, vlt(x, y), vgt(x, y)), FN(share)(g, vgt(x, y), vlt(x, y)))                       \
     /* x: the half that passes, y: the half that gates */                                                               \
-    B(glu, x * vsigmoid(y), g * vsigmoid(y), g * BOUNDED(x) * vsigmoid(y) * vsigmoid(vneg(y)))                           \
+    B(glu, x * vsigmoid(y), g * vsigmoid(y), g * x * vsigmoid(y) * vsigmoid(vneg(y)))                                     \
     /* y: the slope; the gradient to y is summed by the caller */                                                       \
     B(prelu, vsel(vgt(x, ZERO), x, y * x), vsel(vgt(x, ZERO), g, vsel(visnan(x), x, g * y)), vsel(vgt(x, ZERO), ZERO, g * x))
 

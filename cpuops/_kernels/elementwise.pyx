@@ -35,7 +35,8 @@ cdef enum:
     MOST_AXES = 64      # NumPy has no more
 
 
-cdef inline void unary_block(real tag, int op, const real *x, real *out, Py_ssize_t b, Py_ssize_t n, double p, double q) noexcept nogil:
+cdef inline void unary_block(real tag, int op, const real *x, real *out, Py_ssize_t b, Py_ssize_t n,
+                             double p, double q) noexcept nogil:
     cdef Py_ssize_t lo = block_start(b, BLOCK), hi = block_end(b, BLOCK, n)
     if real is float:
         unary_f32(op, x + lo, out + lo, hi - lo, p, q)
@@ -46,15 +47,15 @@ cdef inline void unary_block(real tag, int op, const real *x, real *out, Py_ssiz
 def unary(real tag, int op, cnp.ndarray x, cnp.ndarray out, Py_ssize_t n, double p, double q, int num_threads):
     """OUT out[n] = f(IN x[n]); op: place in UNARY; p, q: the operation's options."""
     cdef const real *xp = <const real *> data(x)
-    cdef real *op_ = <real *> data(out)
+    cdef real *outp = <real *> data(out)
     cdef Py_ssize_t b, blocks = block_count(n, BLOCK)
     with nogil:
         if num_threads <= 1:
             for b in range(blocks):
-                unary_block(tag, op, xp, op_, b, n, p, q)
+                unary_block(tag, op, xp, outp, b, n, p, q)
         else:
             for b in prange(blocks, schedule='dynamic', num_threads=num_threads):
-                unary_block(tag, op, xp, op_, b, n, p, q)
+                unary_block(tag, op, xp, outp, b, n, p, q)
 
 
 cdef inline void unary_backward_block(real tag, int op, const real *g, const real *x, real *out, Py_ssize_t b, Py_ssize_t n,
@@ -117,36 +118,44 @@ def binary(real tag, int op, cnp.ndarray x, Py_ssize_t x_offset, cnp.ndarray y, 
                 binary_block(tag, op, xp, yp, outp, ndim, d, sx, sy, b, n)
 
 
-cdef inline void pair_block(real tag, int op, const real *g, const real *x, const real *y, int ystep, real *dx, real *dy,
-                            Py_ssize_t b, Py_ssize_t per_row, Py_ssize_t n, Py_ssize_t row, Py_ssize_t rows_of_y) noexcept nogil:
-    # block b is piece b % per_row of row b // per_row; g is dense, x, y, dx, dy step `row` a row (a broadcast y: one a row)
-    cdef Py_ssize_t r = b // per_row, lo = block_start(b % per_row, BLOCK), hi = block_end(b % per_row, BLOCK, n)
-    cdef const real *yb = y + r * row + lo if ystep else y + r % rows_of_y
-    cdef real *dxb = dx + r * row + lo if dx != NULL else NULL
-    cdef real *dyb = dy + r * row + lo if dy != NULL else NULL
+# the rows of a pair's gradients: g is dense, x, dx and dy hold a row every `row` elements; row r reads y's row r % y_rows,
+# `y_row` elements apart, along which y steps `ystep` (0: one value for the whole row)
+ctypedef struct Rows:
+    Py_ssize_t n, row, y_row, y_rows, per_row
+    int ystep
+
+
+cdef inline void pair_block(real tag, int op, const real *g, const real *x, const real *y, real *dx, real *dy,
+                            const Rows *rows, Py_ssize_t b) noexcept nogil:
+    cdef Py_ssize_t r = b // rows.per_row, piece = b % rows.per_row
+    cdef Py_ssize_t lo = block_start(piece, BLOCK), hi = block_end(piece, BLOCK, rows.n), at = r * rows.row + lo
+    cdef const real *yb = y + (r % rows.y_rows) * rows.y_row + lo * rows.ystep
     if real is float:
-        binary_backward_f32(op, g + r * n + lo, x + r * row + lo, yb, ystep, dxb, dyb, hi - lo)
+        binary_backward_f32(op, g + r * rows.n + lo, x + at, yb, rows.ystep, dx + at, dy + at, hi - lo)
     else:
-        binary_backward_f64(op, g + r * n + lo, x + r * row + lo, yb, ystep, dxb, dyb, hi - lo)
+        binary_backward_f64(op, g + r * rows.n + lo, x + at, yb, rows.ystep, dx + at, dy + at, hi - lo)
 
 
-def binary_backward(real tag, int op, cnp.ndarray g, cnp.ndarray x, cnp.ndarray y, int ystep, dx, dy,
-                    Py_ssize_t rows, Py_ssize_t n, Py_ssize_t row, Py_ssize_t second, Py_ssize_t rows_of_y, int num_threads):
-    """Both gradients of a pair in one pass over IN g[rows, n].
+def binary_backward(real tag, int op, cnp.ndarray g, cnp.ndarray x, cnp.ndarray y, cnp.ndarray dx, cnp.ndarray dy,
+                    Py_ssize_t m, Py_ssize_t n, Py_ssize_t row, Py_ssize_t second, int ystep, Py_ssize_t y_row,
+                    Py_ssize_t y_rows, int num_threads):
+    """Both gradients of a pair in one pass over IN g[m, n]; OUT dx, dy; the rows as `Rows` says.
 
-    x and OUT dx hold a row every `row` elements; y and OUT dy likewise, `second` elements further on (the halves of glu;
-    0 for two arrays), or y has one value a row, repeated every `rows_of_y` rows (ystep 0: prelu). dx or dy may be None.
+    y and dy begin `second` elements into their arrays (the halves of glu; 0 for arrays of their own).
     """
     cdef const real *gp = <const real *> data(g)
     cdef const real *xp = <const real *> data(x)
     cdef const real *yp = <const real *> data(y) + second
-    cdef real *dxp = NULL if dx is None else <real *> data(<cnp.ndarray?> dx)
-    cdef real *dyp = NULL if dy is None else <real *> data(<cnp.ndarray?> dy) + second
-    cdef Py_ssize_t b, per_row = block_count(n, BLOCK), blocks = rows * per_row
+    cdef real *dxp = <real *> data(dx)
+    cdef real *dyp = <real *> data(dy) + second
+    cdef Rows rows
+    rows.n, rows.row, rows.y_row, rows.y_rows, rows.ystep = n, row, y_row, y_rows, ystep
+    rows.per_row = block_count(n, BLOCK)
+    cdef Py_ssize_t b, blocks = m * rows.per_row
     with nogil:
         if num_threads <= 1:
             for b in range(blocks):
-                pair_block(tag, op, gp, xp, yp, ystep, dxp, dyp, b, per_row, n, row, rows_of_y)
+                pair_block(tag, op, gp, xp, yp, dxp, dyp, &rows, b)
         else:
             for b in prange(blocks, schedule='dynamic', num_threads=num_threads):
-                pair_block(tag, op, gp, xp, yp, ystep, dxp, dyp, b, per_row, n, row, rows_of_y)
+                pair_block(tag, op, gp, xp, yp, dxp, dyp, &rows, b)

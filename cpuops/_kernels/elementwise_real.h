@@ -154,7 +154,7 @@ UNARY_LIST(U_GRAD)
 BINARY_LIST(B_FORWARD)
 #undef B_FORWARD
 
-/* OUT dxs[n], OUT dys[n] from IN gs, xs, ys [n] (ystep 0: one y for all); either output may be NULL */
+/* OUT dxs[n], OUT dys[n] from IN gs, xs, ys [n] (ystep 0: one y for all) */
 #define B_GRAD(name, f, dx, dy)                                                                       \
     INLINE vec FN(dx_##name)(vec g, vec x, vec y) { (void)g, (void)x, (void)y; return dx; }           \
     INLINE vec FN(dy_##name)(vec g, vec x, vec y) { (void)g, (void)x, (void)y; return dy; }           \
@@ -169,13 +169,13 @@ BINARY_LIST(B_FORWARD)
                 g = vload_n(gs + i, m), x = vload_n(xs + i, m);                                       \
                 y = ystep ? vload_n(ys + i, m) : vset(ys[0]);                                         \
             }                                                                                         \
-            if (dxs) {                                                                                \
-                vec r = FN(dx_##name)(g, x, y);                                                       \
-                if (m == LANES) vstore(dxs + i, r); else vstore_n(dxs + i, r, m);                     \
-            }                                                                                         \
-            if (dys) {                                                                                \
-                vec r = FN(dy_##name)(g, x, y);                                                       \
-                if (m == LANES) vstore(dys + i, r); else vstore_n(dys + i, r, m);                     \
+            vec rx = FN(dx_##name)(g, x, y), ry = FN(dy_##name)(g, x, y);                             \
+            if (m == LANES) {                                                                         \
+                vstore(dxs + i, rx);                                                                  \
+                vstore(dys + i, ry);                                                                  \
+            } else {                                                                                  \
+                vstore_n(dxs + i, rx, m);                                                             \
+                vstore_n(dys + i, ry, m);                                                             \
             }                                                                                         \
         }                                                                                             \
     }

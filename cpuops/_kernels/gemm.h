@@ -36,6 +36,7 @@
 #ifndef CPUOPS_GEMM_H
 #define CPUOPS_GEMM_H
 #include "simd.h"
+#include "transpose.h"
 
 /* rows of the tile: 2 * rows accumulators, two vectors of B and one of A fill the register file */
 #if SIMD_AVX512

@@ -172,7 +172,25 @@ typedef void (*FN(gemm_tile_function))(GEMM_TILE_ARGS);
 static const FN(gemm_tile_function) FN(gemm_tiles)[14][2] __attribute__((unused)) = {GEMM_ROWS(X)};
 #undef X
 
-/* rows <= GEMM_MR by cols <= GEMM_NR of C. A short row of the tile goes through a buffer of whole vectors */
+/* c[rows, cols] = t, or c + t; then + bias */
+FUNC void FN(gemm_merge)(ptrdiff_t rows, ptrdiff_t cols, const real *t, ptrdiff_t ldt, real *c, ptrdiff_t ldc, int add,
+                         const real *bias_row, const real *bias_col)
+{
+    for (ptrdiff_t i = 0; i < rows; i++, t += ldt, c += ldc)
+        for (ptrdiff_t j = 0; j < cols; j += LANES) {
+            ptrdiff_t n = cols - j < LANES ? cols - j : LANES;
+            vec v = vload_n(t + j, n);
+            if (add)
+                v = vload_n(c + j, n) + v;
+            if (bias_row)
+                v = v + vset(bias_row[i]);
+            if (bias_col)
+                v = v + vload_n(bias_col + j, n);
+            vstore_n(c + j, v, n);
+        }
+}
+
+/* rows <= GEMM_MR by cols <= GEMM_NR of C. B is read in whole vectors; a short row of C goes through a buffer */
 INLINE void FN(gemm_piece)(ptrdiff_t rows, ptrdiff_t cols, ptrdiff_t kc, const real *a, ptrdiff_t ars, ptrdiff_t aks,
                            const real *b, ptrdiff_t bks, real *c, ptrdiff_t ldc, int add, const real *bias_row,
                            const real *bias_col)
@@ -184,18 +202,7 @@ INLINE void FN(gemm_piece)(ptrdiff_t rows, ptrdiff_t cols, ptrdiff_t kc, const r
     }
     real t[GEMM_MR * GEMM_NR] __attribute__((aligned(64)));
     tile(kc, a, ars, aks, b, bks, t, GEMM_NR, 0, NULL, NULL);
-    for (ptrdiff_t i = 0; i < rows; i++)
-        for (ptrdiff_t j = 0; j < cols; j += LANES) {
-            ptrdiff_t n = cols - j < LANES ? cols - j : LANES;
-            vec v = vload(t + i * GEMM_NR + j);
-            if (add)
-                v = vload_n(c + i * ldc + j, n) + v;
-            if (bias_row)
-                v = v + vset(bias_row[i]);
-            if (bias_col)
-                v = v + vload_n(bias_col + j, n);
-            vstore_n(c + i * ldc + j, v, n);
-        }
+    FN(gemm_merge)(rows, cols, t, GEMM_NR, c, ldc, add, bias_row, bias_col);
 }
 
 /* ---- packing a matrix ---- */
@@ -276,17 +283,14 @@ FUNC void FN(gemm_plan)(FN(gemm_job) *w, int num_threads)
     w->block = FN(gemm_min)(shared, FN(gemm_max)(1, GEMM_SHARED_BYTES / (shared_stride * (ptrdiff_t)sizeof(real))));
     w->group = FN(gemm_max)(1, FN(gemm_min)(own / GEMM_TASKS, w->share_a ? 4 : 8));
     ptrdiff_t tasks = FN(gemm_ceil)(own, w->group);
-    /* too few cells for the threads, but a long sum */
-    size_t cells = (size_t)w->m * (size_t)w->n;
-    w->deep = 0;
-    if (threads > 1 && tasks < 2 * threads && w->chunks > 2 * tasks && w->chunks >= threads && cells &&
-        cells <= GEMM_PARTIAL_BYTES / sizeof(real) / (size_t)(2 * threads)) {
-        w->deep = 1;
-        w->wave = FN(gemm_min)(w->chunks, GEMM_PARTIAL_BYTES / (ptrdiff_t)(cells * sizeof(real)));
-        w->slots = FN(gemm_min)(threads, w->wave);
-        /* a slot packs one panel of each operand at a time; partial sums come first */
-        w->scratch_bytes = ((size_t)w->wave * FN(gemm_ceil)((ptrdiff_t)cells, padded) * padded +
-                            (size_t)w->slots * (size_t)(w->panels_a * w->stride_a + w->stride_b)) * sizeof(real);
+    /* too few cells to occupy the threads, but a long sum */
+    ptrdiff_t cells = w->panels_a <= 64 && w->panels_b <= 64 ? w->panels_a * w->panels_b * GEMM_MR * GEMM_NR : PTRDIFF_MAX;
+    ptrdiff_t wave = GEMM_PARTIAL_BYTES / (ptrdiff_t)sizeof(real) / FN(gemm_max)(1, cells);
+    w->wave = FN(gemm_min)(wave, w->chunks);
+    w->deep = tasks < 2 * threads && w->wave >= 2 * threads && threads > 1;
+    if (w->deep) {
+        w->slots = threads;
+        w->scratch_bytes = (size_t)(w->wave * cells + w->slots * (w->panels_a * w->stride_a + w->stride_b)) * sizeof(real);
         return;
     }
     w->slots = FN(gemm_max)(1, FN(gemm_min)(threads, tasks));
@@ -302,104 +306,165 @@ INLINE void FN(gemm_pack_panel)(const FN(gemm_job) *w, int is_a, ptrdiff_t panel
     (is_a ? w->pack_a : w->pack_b)(is_a ? w->a : w->b, i0, ni, k0, nk, to, width);
 }
 
-/* one tile of C from two packed panels */
-INLINE void FN(gemm_cell)(const FN(gemm_job) *w, ptrdiff_t pa, ptrdiff_t pb, ptrdiff_t chunk, const real *a, const real *b)
+/* tile (pa, pb) of C */
+typedef struct {
+    ptrdiff_t i0, j0, ni, nj;
+    const real *bias_row, *bias_col; /* only with the last chunk */
+    int add, last;
+} FN(gemm_place);
+
+INLINE FN(gemm_place) FN(gemm_where)(const FN(gemm_job) *w, ptrdiff_t pa, ptrdiff_t pb, ptrdiff_t chunk)
 {
-    ptrdiff_t i0 = pa * w->mr, j0 = pb * GEMM_NR;
-    ptrdiff_t ni = FN(gemm_min)(w->mr, w->m - i0), nj = FN(gemm_min)(GEMM_NR, w->n - j0);
-    ptrdiff_t nk = FN(gemm_min)(w->kc, w->k - chunk * w->kc);
-    int add = chunk > 0 || w->add, last = chunk == w->chunks - 1;
-    const real *row = last && w->bias_row ? w->bias_row + i0 : NULL, *col = last && w->bias_col ? w->bias_col + j0 : NULL;
+    FN(gemm_place) t = {.i0 = pa * w->mr, .j0 = pb * GEMM_NR};
+    t.ni = FN(gemm_min)(w->mr, w->m - t.i0);
+    t.nj = FN(gemm_min)(GEMM_NR, w->n - t.j0);
+    t.add = chunk > 0 || w->add;
+    t.last = chunk == w->chunks - 1;
+    t.bias_row = t.last && w->bias_row ? w->bias_row + t.i0 : NULL;
+    t.bias_col = t.last && w->bias_col ? w->bias_col + t.j0 : NULL;
+    return t;
+}
+
+/* a tile's sum over one chunk, or one of its partial sums, to C */
+INLINE void FN(gemm_out)(const FN(gemm_job) *w, const FN(gemm_place) *t, const real *tile, ptrdiff_t ld)
+{
     if (!w->store) {
-        real *c = w->c + i0 * w->ldc + j0;
-        FN(gemm_piece)(ni, nj, nk, a, 1, w->mr, b, GEMM_NR, c, w->ldc, add, row, col);
-        if (last && w->finish)
-            w->finish(w->finish_ctx, c, w->ldc, i0, ni, j0, nj);
+        FN(gemm_merge)(t->ni, t->nj, tile, ld, w->c + t->i0 * w->ldc + t->j0, w->ldc, t->add, t->bias_row, t->bias_col);
         return;
     }
-    real t[GEMM_MR * GEMM_NR] __attribute__((aligned(64)));
-    FN(gemm_tiles)[ni - 1][nj > LANES](nk, a, 1, w->mr, b, GEMM_NR, t, GEMM_NR, 0, row, NULL);
-    if (col)
-        for (ptrdiff_t i = 0; i < ni; i++)
-            for (ptrdiff_t j = 0; j < nj; j++)
-                t[i * GEMM_NR + j] += col[j];
-    w->store(w->store_ctx, i0, ni, j0, nj, t, GEMM_NR, add, last);
+    if (t->bias_row || t->bias_col) {
+        real sum[GEMM_MR * GEMM_NR] __attribute__((aligned(64)));
+        FN(gemm_merge)(t->ni, t->nj, tile, ld, sum, GEMM_NR, 0, t->bias_row, t->bias_col);
+        w->store(w->store_ctx, t->i0, t->ni, t->j0, t->nj, sum, GEMM_NR, t->add, t->last);
+    } else {
+        w->store(w->store_ctx, t->i0, t->ni, t->j0, t->nj, tile, ld, t->add, t->last);
+    }
 }
 
-INLINE real *FN(gemm_partial)(const FN(gemm_job) *w, ptrdiff_t chunk)
+INLINE void FN(gemm_finished)(const FN(gemm_job) *w, const FN(gemm_place) *t)
 {
-    const ptrdiff_t padded = 64 / (ptrdiff_t)sizeof(real);
-    return (real *)w->scratch + chunk % w->wave * FN(gemm_ceil)(w->m * w->n, padded) * padded;
+    if (t->last && w->finish && !w->store)
+        w->finish(w->finish_ctx, w->c + t->i0 * w->ldc + t->j0, w->ldc, t->i0, t->ni, t->j0, t->nj);
 }
 
-/* phases alternate: pack the shared operand (deep: compute a wave of partial C), then multiply (deep: add them up) */
+/* a tile from two packed panels */
+INLINE void FN(gemm_cell)(const FN(gemm_job) *w, ptrdiff_t pa, ptrdiff_t pb, ptrdiff_t chunk, const real *a, const real *b)
+{
+    FN(gemm_place) t = FN(gemm_where)(w, pa, pb, chunk);
+    ptrdiff_t nk = FN(gemm_min)(w->kc, w->k - chunk * w->kc);
+    if (w->store) {
+        real c[GEMM_MR * GEMM_NR] __attribute__((aligned(64)));
+        FN(gemm_tiles)[t.ni - 1][t.nj > LANES](nk, a, 1, w->mr, b, GEMM_NR, c, GEMM_NR, 0, NULL, NULL);
+        FN(gemm_out)(w, &t, c, GEMM_NR);
+    } else {
+        FN(gemm_piece)(t.ni, t.nj, nk, a, 1, w->mr, b, GEMM_NR, w->c + t.i0 * w->ldc + t.j0, w->ldc, t.add, t.bias_row, t.bias_col);
+    }
+    FN(gemm_finished)(w, &t);
+}
+
+/* Deep jobs. A partial C is tiles of GEMM_MR x GEMM_NR, one after the other */
+#define GEMM_TILE (GEMM_MR * GEMM_NR)
+
+/* chunk first + task into its own partial C */
+INLINE void FN(gemm_deep_chunk)(const FN(gemm_job) *w, ptrdiff_t first, ptrdiff_t task, ptrdiff_t slot)
+{
+    ptrdiff_t chunk = first + task, nk = FN(gemm_min)(w->kc, w->k - chunk * w->kc), tiles = w->panels_a * w->panels_b;
+    real *c = (real *)w->scratch + task * tiles * GEMM_TILE;
+    real *a = (real *)w->scratch + w->wave * tiles * GEMM_TILE + slot * (w->panels_a * w->stride_a + w->stride_b);
+    real *b = a + w->panels_a * w->stride_a;
+    for (ptrdiff_t p = 0; p < w->panels_a; p++)
+        FN(gemm_pack_panel)(w, 1, p, chunk, a + p * w->stride_a);
+    for (ptrdiff_t q = 0; q < w->panels_b; q++) {
+        FN(gemm_pack_panel)(w, 0, q, chunk, b);
+        for (ptrdiff_t p = 0; p < w->panels_a; p++, c += GEMM_TILE) {
+            FN(gemm_place) t = FN(gemm_where)(w, p, q, chunk);
+            FN(gemm_tiles)[t.ni - 1][t.nj > LANES](nk, a + p * w->stride_a, 1, w->mr, b, GEMM_NR, c, GEMM_NR, 0, NULL, NULL);
+        }
+    }
+}
+
+/* the partial sums of one tile, added in the order of the chunks */
+INLINE void FN(gemm_deep_sum)(const FN(gemm_job) *w, ptrdiff_t first, ptrdiff_t tile)
+{
+    ptrdiff_t end = FN(gemm_min)(first + w->wave, w->chunks), tiles = w->panels_a * w->panels_b;
+    FN(gemm_place) t = {0};
+    for (ptrdiff_t chunk = first; chunk < end; chunk++) {
+        t = FN(gemm_where)(w, tile % w->panels_a, tile / w->panels_a, chunk);
+        FN(gemm_out)(w, &t, (const real *)w->scratch + ((chunk - first) * tiles + tile) * GEMM_TILE, GEMM_NR);
+    }
+    FN(gemm_finished)(w, &t);
+}
+
+/* A job runs phase after phase; the tasks of one phase are independent. Phases alternate: pack a block of the shared
+ * operand, multiply (deep: a wave of partial C, their sums) */
+INLINE ptrdiff_t FN(gemm_shared)(const FN(gemm_job) *w) { return w->share_a ? w->panels_a : w->panels_b; }
+INLINE ptrdiff_t FN(gemm_private)(const FN(gemm_job) *w) { return w->share_a ? w->panels_b : w->panels_a; }
+
 FUNC ptrdiff_t FN(gemm_phases)(const FN(gemm_job) *w)
 {
     if (w->m <= 0 || w->n <= 0)
         return 0;
-    if (w->deep)
-        return 2 * FN(gemm_ceil)(w->chunks, w->wave);
-    return 2 * w->chunks * FN(gemm_ceil)(w->share_a ? w->panels_a : w->panels_b, w->block);
+    return 2 * (w->deep ? FN(gemm_ceil)(w->chunks, w->wave) : w->chunks * FN(gemm_ceil)(FN(gemm_shared)(w), w->block));
 }
 
 FUNC ptrdiff_t FN(gemm_tasks)(const FN(gemm_job) *w, ptrdiff_t phase)
 {
     ptrdiff_t half = phase / 2;
     if (w->deep)
-        return phase % 2 ? FN(gemm_ceil)(w->m * w->n, 4096) : FN(gemm_min)(w->wave, w->chunks - half * w->wave);
-    ptrdiff_t shared = w->share_a ? w->panels_a : w->panels_b, own = w->share_a ? w->panels_b : w->panels_a;
-    ptrdiff_t first = half / w->chunks * w->block;
-    return phase % 2 ? FN(gemm_ceil)(own, w->group) : FN(gemm_min)(w->block, shared - first);
+        return phase % 2 ? w->panels_a * w->panels_b : FN(gemm_min)(w->wave, w->chunks - half * w->wave);
+    if (phase % 2)
+        return FN(gemm_ceil)(FN(gemm_private)(w), w->group);
+    return FN(gemm_min)(w->block, FN(gemm_shared)(w) - half / w->chunks * w->block);
 }
 
 FUNC void FN(gemm_task)(const FN(gemm_job) *w, ptrdiff_t phase, ptrdiff_t task, ptrdiff_t slot)
 {
-    real *scratch = (real *)w->scratch;
-    ptrdiff_t half = phase / 2, chunk = half % w->chunks, first = half / w->chunks * w->block;
-    ptrdiff_t shared = w->share_a ? w->panels_a : w->panels_b, own = w->share_a ? w->panels_b : w->panels_a;
-    ptrdiff_t shared_stride = w->share_a ? w->stride_a : w->stride_b, own_stride = w->share_a ? w->stride_b : w->stride_a;
-    if (phase % 2 == 0) {
-        FN(gemm_pack_panel)(w, w->share_a, first + task, chunk, scratch + task * shared_stride);
+    ptrdiff_t half = phase / 2;
+    if (w->deep) {
+        if (phase % 2)
+            FN(gemm_deep_sum)(w, half * w->wave, task);
+        else
+            FN(gemm_deep_chunk)(w, half * w->wave, task, slot);
         return;
     }
-    ptrdiff_t last = FN(gemm_min)(first + w->block, shared);
-    ptrdiff_t p0 = task * w->group, p1 = FN(gemm_min)(p0 + w->group, own);
-    real *mine = scratch + w->block * shared_stride + slot * w->group * own_stride;
+    const int is_a = w->share_a;
+    ptrdiff_t shared_stride = is_a ? w->stride_a : w->stride_b, own_stride = is_a ? w->stride_b : w->stride_a;
+    ptrdiff_t chunk = half % w->chunks, first = half / w->chunks * w->block;
+    real *packed = (real *)w->scratch, *mine = packed + w->block * shared_stride + slot * w->group * own_stride;
+    if (phase % 2 == 0) {
+        FN(gemm_pack_panel)(w, is_a, first + task, chunk, packed + task * shared_stride);
+        return;
+    }
+    ptrdiff_t last = FN(gemm_min)(first + w->block, FN(gemm_shared)(w));
+    ptrdiff_t p0 = task * w->group, p1 = FN(gemm_min)(p0 + w->group, FN(gemm_private)(w));
     for (ptrdiff_t p = p0; p < p1; p++)
-        FN(gemm_pack_panel)(w, !w->share_a, p, chunk, mine + (p - p0) * own_stride);
+        FN(gemm_pack_panel)(w, !is_a, p, chunk, mine + (p - p0) * own_stride);
     for (ptrdiff_t s = first; s < last; s++)
         for (ptrdiff_t p = p0; p < p1; p++) {
-            const real *sp = scratch + (s - first) * shared_stride, *pp = mine + (p - p0) * own_stride;
-            FN(gemm_cell)(w, w->share_a ? s : p, w->share_a ? p : s, chunk, w->share_a ? sp : pp, w->share_a ? pp : sp);
+            const real *sp = packed + (s - first) * shared_stride, *pp = mine + (p - p0) * own_stride;
+            FN(gemm_cell)(w, is_a ? s : p, is_a ? p : s, chunk, is_a ? sp : pp, is_a ? pp : sp);
         }
 }
 
-/* deep: chunk `task` of this wave into its own partial C, or the partial sums added in order over a range of cells */
-FUNC void FN(gemm_deep_task)(const FN(gemm_job) *w, ptrdiff_t phase, ptrdiff_t task, ptrdiff_t slot)
+/* the tasks of a phase that worker `slot` gets hold of */
+FUNC void FN(gemm_work)(FN(gemm_job) *w, ptrdiff_t phase, ptrdiff_t slot)
 {
-    ptrdiff_t first = phase / 2 * w->wave, end = FN(gemm_min)(first + w->wave, w->chunks);
-    if (phase % 2 == 0) {
-        FN(gemm_job) one = *w; /* the same product over one chunk, stored row-major */
-        ptrdiff_t chunk = first + task;
-        real *mine = FN(gemm_partial)(w, w->wave) ;
-        (void)mine;
-        const ptrdiff_t padded = 64 / (ptrdiff_t)sizeof(real);
-        real *a = (real *)w->scratch + w->wave * FN(gemm_ceil)(w->m * w->n, padded) * padded +
-                  slot * (w->panels_a * w->stride_a + w->stride_b);
-        real *b = a + w->panels_a * w->stride_a, *c = FN(gemm_partial)(w, chunk);
-        (void)one;
-        ptrdiff_t nk = FN(gemm_min)(w->kc, w->k - chunk * w->kc);
-        for (ptrdiff_t p = 0; p < w->panels_a; p++)
-            FN(gemm_pack_panel)(w, 1, p, chunk, a + p * w->stride_a);
-        for (ptrdiff_t q = 0; q < w->panels_b; q++) {
-            FN(gemm_pack_panel)(w, 0, q, chunk, b);
-            for (ptrdiff_t p = 0; p < w->panels_a; p++) {
-                ptrdiff_t i0 = p * w->mr, j0 = q * GEMM_NR;
-                FN(gemm_piece)(FN(gemm_min)(w->mr, w->m - i0), FN(gemm_min)(GEMM_NR, w->n - j0), nk, a + p * w->stride_a, 1,
-                               w->mr, b, GEMM_NR, c + i0 * w->n + j0, w->n, 0, NULL, NULL);
-            }
-        }
-        return;
+    const ptrdiff_t tasks = FN(gemm_tasks)(w, phase);
+    for (;;) {
+        ptrdiff_t task = __atomic_fetch_add(&w->next, 1, __ATOMIC_RELAXED);
+        if (task >= tasks)
+            return;
+        FN(gemm_task)(w, phase, task, slot);
     }
-    (void)end;
+}
+
+/* the whole job on the calling thread */
+FUNC void FN(gemm_serial)(const FN(gemm_job) *w)
+{
+    const ptrdiff_t phases = FN(gemm_phases)(w);
+    for (ptrdiff_t phase = 0; phase < phases; phase++) {
+        const ptrdiff_t tasks = FN(gemm_tasks)(w, phase);
+        for (ptrdiff_t task = 0; task < tasks; task++)
+            FN(gemm_task)(w, phase, task, 0);
+    }
 }

@@ -10,9 +10,9 @@ class ElementwiseKernelGradients:
         self._run("elementwise.unary_backward", x.dtype, cost(name, x.size), index, g, x, out, x.size, p, q)
         return out
 
-    def _pair_backward(self, name, index, g, l, r):
-        if l.shape != r.shape:  # the sums over broadcast axes are the forward's own kernels
-            return super()._pair_backward(name, index, g, l, r)
-        l_grad, r_grad, n = empty(l.shape, l.dtype), empty(l.shape, l.dtype), l.size
-        self._run("elementwise.binary_backward", l.dtype, cost(name, 2 * n), index, g, l, r, 1, l_grad, r_grad, 1, n, n, 0, 1)
-        return PairGrads(l_grad, r_grad)
+    def _pair_backward(self, name, index, g, x, y):
+        if x.shape != y.shape:  # the sums over broadcast axes are the forward's own kernels
+            return super()._pair_backward(name, index, g, x, y)
+        x_grad, y_grad, n = empty(x.shape, x.dtype), empty(x.shape, x.dtype), x.size
+        self._run("elementwise.binary_backward", x.dtype, cost(name, 2 * n), index, g, x, y, x_grad, y_grad, 1, n, n, 0, 1, 0, 1)
+        return PairGrads(x_grad, y_grad)

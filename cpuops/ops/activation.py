@@ -35,7 +35,9 @@ def _prelu_operands(op, x, weight, output_grad=None):
     _check.rank(op, "weight", weight, 0, 1)
     channels = x.shape[1] if x.ndim > 1 else 1
     if weight.size not in (1, channels):
-        raise ShapeError(message(op, "weight", f"of shape {weight.shape}", f"one slope, or one for each of x's {channels} channels (axis 1)"))
+        raise ShapeError(
+            message(op, "weight", f"of shape {weight.shape}", f"one slope, or one for each of x's {channels} channels (axis 1)")
+        )
     return x, weight, rest[0] if rest else None
 
 
@@ -64,7 +66,9 @@ class Activation:
     """Activations; their gradients: :class:`ActivationGradients`."""
 
     relu = unary_method("relu", "Rectified linear unit: max(x, 0).", "Gradient 0 at 0.")
-    selu = unary_method("selu", "Scaled exponential unit: 1.0507 · (x where x > 0, else 1.6733 (eˣ − 1)).", "Klambauer et al. 2017, eq. 14.")
+    selu = unary_method(
+        "selu", "Scaled exponential unit: 1.0507 · (x where x > 0, else 1.6733 (eˣ − 1)).", "Klambauer et al. 2017, eq. 14."
+    )
     relu6 = unary_method("relu6", "Rectified linear unit, capped: min(max(x, 0), 6).", "Gradient 0 at 0 and at 6.")
     sigmoid = unary_method("sigmoid", "Logistic function: 1 / (1 + e⁻ˣ).", "At most 2 ulp in float32, in both tails.")
     log_sigmoid = unary_method("log_sigmoid", "Logarithm of the logistic function: −log(1 + e⁻ˣ).", "Exact in both tails.")
@@ -73,7 +77,9 @@ class Activation:
     mish = unary_method("mish", "Mish: x · tanh(log(1 + eˣ)).", "Misra 2019.")
     hard_swish = unary_method("hard_swish", "Hard swish: x · min(max(x + 3, 0), 6) / 6.", "Howard et al. 2019.")
     softsign = unary_method("softsign", "Softsign: x / (1 + |x|).", "±1 at ±inf.")
-    tanhshrink = unary_method("tanhshrink", "Tanh shrinkage: x − tanh(x).", "Its series near 0, where the difference would cancel.")
+    tanhshrink = unary_method(
+        "tanhshrink", "Tanh shrinkage: x − tanh(x).", "Its series near 0, where the difference would cancel."
+    )
 
     def leaky_relu(self, x, *, negative_slope=0.01, out=None):
         """Leaky rectified linear unit: x where x > 0, else negative_slope · x.

@@ -16,8 +16,9 @@ UNARY, BINARY = constants("elementwise").UNARY, constants("elementwise").BINARY
 # nanoseconds an element on one thread, to decide on threads: memory-bound operations against polynomials
 CHEAP, HEAVY = 0.4, 1.0
 _HEAVY = frozenset(
-    "exp expm1 log log1p erf sigmoid tanh gelu gelu_tanh silu mish softplus log_sigmoid tanhshrink elu selu celu glu".split()
+    "exp expm1 log log1p erf sigmoid tanh gelu gelu_tanh silu mish softplus log_sigmoid tanhshrink elu selu celu glu".split()  # noqa: SIM905
 )
+
 
 
 def cost(name, elements):
@@ -154,20 +155,22 @@ class Elementwise:
         return out
 
     def _pair(self, name, index, lhs, rhs, out):
-        l, r = (lhs, rhs) if _check.ready_alike(lhs, rhs) else pair_operands(name, lhs, rhs)
-        if l.shape == r.shape:
-            shape, walk = l.shape, ((l.size,), (1,), (1,))
+        x, y = (lhs, rhs) if _check.ready_alike(lhs, rhs) else pair_operands(name, lhs, rhs)
+        if x.shape == y.shape:
+            shape, walk = x.shape, ((x.size,), (1,), (1,))
         else:
-            shape = _check.broadcast(name, ("lhs", "rhs"), (l.shape, r.shape))
-            walk = merged(shape, l.shape, r.shape)
-        out = empty(shape, l.dtype) if out is None else _alloc.output(name, out, shape, l.dtype, (lhs, rhs), (lhs, rhs))
-        self._run("elementwise.binary", l.dtype, cost(name, out.size), index, l, 0, r, 0, out, *walk)
+            shape = _check.broadcast(name, ("lhs", "rhs"), (x.shape, y.shape))
+            walk = merged(shape, x.shape, y.shape)
+        out = empty(shape, x.dtype) if out is None else _alloc.output(name, out, shape, x.dtype, (lhs, rhs), (lhs, rhs))
+        self._run("elementwise.binary", x.dtype, cost(name, out.size), index, x, 0, y, 0, out, *walk)
         return out
 
     add = binary_method("add", "Add: lhs + rhs.", "Gradient: `output_grad` to both. NaN in either operand gives NaN.")
     sub = binary_method("sub", "Subtract: lhs − rhs.", "Gradient: `output_grad` and −`output_grad`.")
     mul = binary_method("mul", "Multiply: lhs · rhs.", "Gradient: `output_grad` · rhs and `output_grad` · lhs.")
-    div = binary_method("div", "Divide: lhs / rhs.", "IEEE division by zero. Gradient: `output_grad` / rhs and −`output_grad` · lhs / rhs².")
+    div = binary_method(
+        "div", "Divide: lhs / rhs.", "IEEE division by zero. Gradient: `output_grad` / rhs and −`output_grad` · lhs / rhs²."
+    )
     maximum = binary_method(
         "maximum", "Take the larger: max(lhs, rhs).",
         "NaN in either operand gives NaN. Gradient: to the larger; each of two equal operands gets half.",
@@ -180,7 +183,9 @@ class Elementwise:
     exp = unary_method("exp", "Exponential: eˣ.", "At most 2 ulp in float32; subnormal results are kept.")
     expm1 = unary_method("expm1", "Exponential less one: eˣ − 1, exact near 0.", "At most 2 ulp in float32.")
     log = unary_method("log", "Natural logarithm.", "At most 2 ulp in float32; 0 gives −inf, negative numbers NaN.")
-    log1p = unary_method("log1p", "Logarithm of one more: log(1 + x), exact near 0.", "At most 2 ulp in float32; −1 gives −inf, less NaN.")
+    log1p = unary_method(
+        "log1p", "Logarithm of one more: log(1 + x), exact near 0.", "At most 2 ulp in float32; −1 gives −inf, less NaN."
+    )
     sqrt = unary_method("sqrt", "Square root.", "Correctly rounded; negative numbers give NaN.")
     reciprocal = unary_method("reciprocal", "Reciprocal: 1 / x.", "Correctly rounded.")
     abs = unary_method("abs", "Absolute value.", "Gradient 0 at 0.")
@@ -248,12 +253,12 @@ DERIVATIVES = {
 
 # Readable gradients of pairs: (backend, g, lhs, rhs) -> both, before the sum over broadcast axes
 PAIRS = {
-    "add": lambda b, g, l, r: (g, g),
-    "sub": lambda b, g, l, r: (g, b.neg(g)),
-    "mul": lambda b, g, l, r: (b.mul(g, r), b.mul(g, l)),
-    "div": lambda b, g, l, r: (b.div(g, r), b.neg(b.div(b.div(b.mul(g, l), r), r))),
-    "maximum": lambda b, g, l, r: (_share(g, l > r, l < r), _share(g, l < r, l > r)),
-    "minimum": lambda b, g, l, r: (_share(g, l < r, l > r), _share(g, l > r, l < r)),
+    "add": lambda b, g, x, y: (g, g),
+    "sub": lambda b, g, x, y: (g, b.neg(g)),
+    "mul": lambda b, g, x, y: (b.mul(g, y), b.mul(g, x)),
+    "div": lambda b, g, x, y: (b.div(g, y), b.neg(b.div(b.div(b.mul(g, x), y), y))),
+    "maximum": lambda b, g, x, y: (_share(g, x > y, x < y), _share(g, x < y, x > y)),
+    "minimum": lambda b, g, x, y: (_share(g, x < y, x > y), _share(g, x > y, x < y)),
 }
 
 
@@ -267,10 +272,10 @@ def pair_gradient(name, summary):
     op = name + "_backward"
 
     def method(self, output_grad, lhs, rhs):
-        l, r, g = pair_operands(op, lhs, rhs, (output_grad,), ("output_grad",))
-        shape = _check.broadcast(op, ("lhs", "rhs"), (l.shape, r.shape))
+        x, y, g = pair_operands(op, lhs, rhs, (output_grad,), ("output_grad",))
+        shape = _check.broadcast(op, ("lhs", "rhs"), (x.shape, y.shape))
         _check.shape(op, "output_grad", g, shape, "the shape of the output")
-        return self._pair_backward(name, index, g, l, r)
+        return self._pair_backward(name, index, g, x, y)
 
     method.__name__ = op
     method.__doc__ = f"""Gradients of :meth:`{name}`: {summary}.
@@ -312,10 +317,10 @@ class ElementwiseGradients:
         np.copyto(out, np.where(np.isnan(x), x, gradient))
         return out
 
-    def _pair_backward(self, name, index, g, l, r):
+    def _pair_backward(self, name, index, g, x, y):
         with np.errstate(all="ignore"):
-            l_grad, r_grad = PAIRS[name](self, g, l, r)
-        return PairGrads(self._sum_to(l_grad, l.shape, g), self._sum_to(r_grad, r.shape, g))
+            x_grad, y_grad = PAIRS[name](self, g, x, y)
+        return PairGrads(self._sum_to(x_grad, x.shape, g), self._sum_to(y_grad, y.shape, g))
 
     def _sum_to(self, grad, shape, g):
         """`grad` summed over the axes along which an operand of `shape` was broadcast; never `g` itself."""
@@ -343,5 +348,3 @@ class ElementwiseGradients:
     abs_backward = unary_gradient("abs", "x", "sign(x), 0 at 0")
     square_backward = unary_gradient("square", "x", "2x")
     erf_backward = unary_gradient("erf", "x", "2/√π · e^(−x²)")
-
-

@@ -86,7 +86,8 @@ def conv_weight_backward(x, weight, output_grad, stride, padding, dilation, grou
     for ci, co in groups_of(x, weight, groups):
         for tap, outs, ins in taps:
             g, cells = output_grad[(slice(None), co) + outs], x[(slice(None), ci) + ins]
-            grad[(co, slice(None)) + tap] = np.einsum("bo...,bc...->oc", g, cells)
+            summed = [0, *range(2, x.ndim)]
+            grad[(co, slice(None)) + tap] = np.tensordot(g, cells, (summed, summed))
     return grad
 
 

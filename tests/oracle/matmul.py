@@ -36,7 +36,8 @@ def linear_x_backward(weight, output_grad):
 
 def linear_weight_backward(x, output_grad):
     """xᵀ·g over every leading axis."""
-    return x.reshape(-1, x.shape[-1]).T @ output_grad.reshape(-1, output_grad.shape[-1])
+    leading = list(range(x.ndim - 1))
+    return np.tensordot(x, output_grad, (leading, leading))
 
 
 def linear_bias_backward(output_grad):

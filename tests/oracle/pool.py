@@ -55,9 +55,13 @@ def out_shape(x, axes):
     return x.shape[:2] + tuple(len(a.cells) for a in axes)
 
 
+def flat_planes(x):
+    return x.reshape(x.shape[:2] + (int(np.prod(x.shape[2:])),))
+
+
 def max_over(x, axes):
     """(largest of each window, its flat cell): the first in row-major order, and NaN wins."""
-    flat = x.reshape(x.shape[:2] + (-1,))
+    flat = flat_planes(x)
     out = np.zeros(out_shape(x, axes))
     indices = np.zeros(out.shape, np.int64)
     for at, cells, _ in windows(axes, x.shape[2:]):
@@ -69,7 +73,7 @@ def max_over(x, axes):
 
 def max_backward(x, output_grad, indices):
     """Each gradient is added to the cell it came from."""
-    grad = np.zeros(x.shape[:2] + (int(np.prod(x.shape[2:])),))
+    grad = np.zeros(flat_planes(x).shape)
     for at in np.ndindex(output_grad.shape):
         grad[at[0], at[1], indices[at]] += output_grad[at]
     return grad.reshape(x.shape)
@@ -82,7 +86,7 @@ def divisors(axes, shape, include_pad, override):
 
 
 def avg_over(x, axes, include_pad=False, override=None):
-    flat = x.reshape(x.shape[:2] + (-1,))
+    flat = flat_planes(x)
     out = np.zeros(out_shape(x, axes))
     for at, cells, divisor in divisors(axes, x.shape[2:], include_pad, override):
         out[(slice(None), slice(None)) + at] = flat[..., cells].sum(-1) / divisor
@@ -90,7 +94,7 @@ def avg_over(x, axes, include_pad=False, override=None):
 
 
 def avg_backward(x, output_grad, axes, include_pad=False, override=None):
-    grad = np.zeros(x.shape[:2] + (int(np.prod(x.shape[2:])),))
+    grad = np.zeros(flat_planes(x).shape)
     for at, cells, divisor in divisors(axes, x.shape[2:], include_pad, override):
         grad[..., cells] += output_grad[(slice(None), slice(None)) + at][..., None] / divisor
     return grad.reshape(x.shape)

@@ -126,6 +126,7 @@ class Row:
     defaults: dict[str, Any] = field(default_factory=dict)  # positional arguments a call may leave out
     scale: Callable = None
     rtol: dict[str, float] = field(default_factory=lambda: {"float32": 1e-5, "float64": 1e-12})
+    ulp: dict[str, int] | None = None  # {dtype: units in the last place}, where the whole range is promised
     flops: Callable = lambda call, output: output.size
     elementwise: bool = False
     inplace: tuple[str, ...] = ()

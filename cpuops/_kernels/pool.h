@@ -1,0 +1,226 @@
+/* pool.h: max and average pooling in one canonical form, for any rank, layout and kind of window.
+ *
+ * x is [planes, D, H, W, C], the output [planes, OD, OH, OW, C]: channels first has C = 1 and a plane a channel, channels
+ * last a plane a batch; absent axes have length 1. Windows are products of one range an axis, given by `window` below and
+ * by nothing else, forward and backward.
+ *
+ * A row of output is made in two steps. First the rows of x that its windows touch are folded into one line, cell by cell
+ * (vectors along W * C, whatever the window). Then the line is folded along W:
+ *
+ *   in runs       windows at a stride s: the line is laid out by phases, cell w in phase w % s at place w / s. Tap t of
+ *                 every window then lies at one offset, and outputs are vectors again, also with one channel. Padding is
+ *                 filled with the identity. With stride 1 there is one phase, the line itself; `by_pixel` (many channels,
+ *                 or a stride beyond MOST_PHASES) keeps the line and makes a run of each output pixel
+ *   in segments   adaptive windows and very wide ones: each output folds its own range of the line, which is made in
+ *                 several parts when the window is wider than the line may be
+ *
+ * Lines hold at most LINE cells, or MOST_LINE for wide windows, so scratch is bounded whatever the size of x.
+ */
+#ifndef CPUOPS_POOL_H
+#define CPUOPS_POOL_H
+#include "simd.h"
+#include "wide.h"
+
+enum {
+    LINE = 4096,        /* cells a line: 32 KB of doubles */
+    MOST_LINE = 65536,  /* of one window's reach, before it is cut into segments */
+    MOST_CHUNK = 256,   /* channels at a time */
+    MOST_PHASES = 8,
+    SLACK = 64,         /* cells behind a line that a full vector may read */
+    BLOCK_CELLS = 65536 /* cells of x folded by one block of rows: tens of microseconds */
+};
+
+typedef struct {
+    ptrdiff_t in, out, kernel, stride, before, after, dilation; /* kernel 0: adaptive */
+} pool_axis;
+
+typedef struct {
+    ptrdiff_t first, taps; /* cells first + t * dilation, 0 <= t < taps, all inside x */
+    ptrdiff_t counted;     /* taps inside the padded extent */
+} pool_window;
+
+/* i * n / d without overflow for every i <= d < 2**62 */
+INLINE ptrdiff_t scaled(ptrdiff_t i, ptrdiff_t n, ptrdiff_t d)
+{
+    return d >> 31 ? (ptrdiff_t)((__int128)i * n / d) : n / d * i + n % d * i / d;
+}
+
+INLINE ptrdiff_t ceil_div(ptrdiff_t a, ptrdiff_t b) { return a <= 0 ? -(-a / b) : (a - 1) / b + 1; }
+INLINE ptrdiff_t floor_div(ptrdiff_t a, ptrdiff_t b) { return a >= 0 ? a / b : -((-a - 1) / b) - 1; }
+INLINE ptrdiff_t least(ptrdiff_t a, ptrdiff_t b) { return a < b ? a : b; }
+INLINE ptrdiff_t most(ptrdiff_t a, ptrdiff_t b) { return a > b ? a : b; }
+
+/* the window of output i */
+INLINE pool_window window(const pool_axis *a, ptrdiff_t i)
+{
+    pool_window w;
+    if (a->kernel == 0) {
+        w.first = scaled(i, a->in, a->out);
+        /* ceil((i + 1) in / out) = in - floor((out - i - 1) in / out) */
+        w.taps = a->in - scaled(a->out - i - 1, a->in, a->out) - w.first;
+        w.counted = w.taps;
+        return w;
+    }
+    ptrdiff_t start = i * a->stride - a->before, d = a->dilation;
+    ptrdiff_t skipped = start < 0 ? ceil_div(-start, d) : 0;
+    w.first = start + skipped * d;
+    w.taps = least(a->kernel, ceil_div(a->in - start, d)) - skipped;
+    w.counted = least(a->kernel, ceil_div(a->in + a->after - start, d));
+    return w;
+}
+
+/* outputs lo..hi (hi included) are those whose windows may hold cell c; `holds` tells which do */
+INLINE void cover(const pool_axis *a, ptrdiff_t c, ptrdiff_t *lo, ptrdiff_t *hi)
+{
+    if (a->kernel == 0) {
+        *lo = scaled(c, a->out, a->in);
+        *hi = a->out - 1 - scaled(a->in - c - 1, a->out, a->in);
+        return;
+    }
+    ptrdiff_t at = c + a->before;
+    *lo = most(0, ceil_div(at - a->dilation * (a->kernel - 1), a->stride));
+    *hi = least(a->out - 1, at / a->stride);
+}
+
+INLINE int holds(const pool_axis *a, ptrdiff_t i, ptrdiff_t c)
+{
+    return a->dilation == 1 || (c + a->before - i * a->stride) % a->dilation == 0;
+}
+
+/* ---- the cut of a call into units of work: by shape only */
+
+typedef struct {
+    pool_axis d, h, w;
+    ptrdiff_t planes, channels;
+    int include_pad;
+    double divisor;              /* 0: the number of taps */
+    int segments, by_pixel;
+    ptrdiff_t chunk, chunks;     /* channels at a time */
+    ptrdiff_t tile, tiles;       /* columns at a time: of the output, in avg_pool_backward of x */
+    ptrdiff_t rows, units;       /* a unit: one row of one tile; rows of a tile follow one another */
+    ptrdiff_t block;             /* units a block */
+    ptrdiff_t line, phase, back; /* cells of a line, of a phase, and of avg_pool_backward's line of gradients */
+    ptrdiff_t parts, part;       /* max_pool_backward: parts of a plane, and cells of the axis that is cut a part */
+    size_t bytes;                /* scratch a worker */
+} pool_plan;
+
+INLINE ptrdiff_t reach(const pool_axis *a) { return a->dilation * (a->kernel - 1) + 1; }
+
+/* the widest window of an axis, in taps */
+INLINE ptrdiff_t widest(const pool_axis *a) { return a->kernel ? least(a->kernel, a->in) : least(a->in, a->in / a->out + 2); }
+
+static void cut_channels(pool_plan *p)
+{
+    p->chunk = least(p->channels, MOST_CHUNK);
+    p->chunks = ceil_div(p->channels, p->chunk);
+}
+
+static void cut_blocks(pool_plan *p, ptrdiff_t rows, ptrdiff_t cells)
+{
+    p->rows = rows;
+    p->units = rows * p->tiles * p->chunks;
+    p->block = most(1, BLOCK_CELLS / most(1, cells));
+}
+
+/* columns of `n` windows at once that a line of `room` cells holds */
+INLINE ptrdiff_t windows_of(const pool_axis *a, ptrdiff_t room)
+{
+    if (a->kernel)
+        return room < reach(a) ? 1 : least(a->out, (room - reach(a)) / a->stride + 1);
+    double n = (double)(room - 2) * (double)a->out / (double)a->in;
+    return n < 1 ? 1 : least(a->out, n > (double)room ? room : (ptrdiff_t)n);
+}
+
+/* forward (and max_pool_backward, which repeats the forward) */
+static void plan_forward(pool_plan *p)
+{
+    const pool_axis *w = &p->w;
+    cut_channels(p);
+    p->segments = w->kernel == 0 || reach(w) > MOST_LINE / 2 / p->chunk || (p->channels == 1 && w->out < 8 && w->kernel >= 16);
+    /* twice the reach at least: else most of a line is fold again for the next tile */
+    ptrdiff_t room = most(LINE / p->chunk, p->segments ? 1 : least(4 * reach(w), MOST_LINE / p->chunk));
+    p->tile = windows_of(w, room);
+    p->tiles = ceil_div(w->out, p->tile);
+    p->line = p->segments ? least(room, w->in) : (p->tile - 1) * w->stride + reach(w);
+    p->by_pixel = p->chunk < p->channels || (w->stride > 1 && (p->chunk >= LANES_f32 || w->stride > MOST_PHASES));
+    p->phase = ceil_div(p->line, p->by_pixel ? 1 : most(1, w->stride)) * p->chunk + SLACK;
+    ptrdiff_t phases = p->segments || p->by_pixel ? 1 : w->stride;
+    /* the line and its codes, both by phases, then per output cell: scale, code, value, index; and a tap's offset */
+    p->bytes = 8 * (size_t)(2 * (p->line * p->chunk + SLACK) + 2 * phases * p->phase + 4 * (p->tile * p->chunk + SLACK) +
+                            (p->segments ? 0 : w->kernel) + 4 * p->chunk + SLACK);
+    cut_blocks(p, p->planes * p->d.out * p->h.out, widest(&p->d) * widest(&p->h) * most(p->line, widest(w)) * p->chunk);
+}
+
+/* avg_pool_backward: units are rows of x */
+static void plan_backward(pool_plan *p)
+{
+    const pool_axis *w = &p->w;
+    cut_channels(p);
+    p->segments = w->kernel == 0 || reach(w) > MOST_LINE / 2 / p->chunk;
+    ptrdiff_t room = most(1, LINE / p->chunk);
+    p->tile = least(w->in, room);
+    p->tiles = ceil_div(w->in, p->tile);
+    p->line = p->tile;
+    p->by_pixel = p->chunk < p->channels || (w->stride > 1 && (p->chunk >= LANES_f32 || w->stride > MOST_PHASES));
+    p->back = p->segments ? least(room, w->out) : p->tile / w->stride + 2 + (reach(w) - 1) / w->stride;
+    p->phase = (p->segments ? 0 : p->tile / w->stride + 2) * p->chunk + SLACK;
+    ptrdiff_t phases = p->segments || p->by_pixel ? 1 : w->stride;
+    p->bytes = 8 * (size_t)(p->line * p->chunk + 2 * p->back * p->chunk + phases * p->phase + (p->segments ? 0 : w->kernel) + 4 * SLACK);
+    ptrdiff_t over = p->d.kernel ? ceil_div(p->d.kernel, p->d.stride) : p->d.out / p->d.in + 2;
+    over *= p->h.kernel ? ceil_div(p->h.kernel, p->h.stride) : p->h.out / p->h.in + 2;
+    cut_blocks(p, p->planes * p->d.in * p->h.in, (1 + over) * p->tile * p->chunk);
+}
+
+/* max_pool_backward: a unit is a part of a plane (of a chunk of its channels), which its worker owns */
+static void plan_parts(pool_plan *p)
+{
+    plan_forward(p);
+    const pool_axis *a = p->d.in > 1 ? &p->d : p->h.in > 1 ? &p->h : &p->w;
+    ptrdiff_t whole = p->planes * p->chunks, cells = p->d.in * p->h.in * p->w.in * p->chunk;
+    p->parts = whole >= 16 || whole == 0 ? 1 : least(16 / whole, cells / BLOCK_CELLS);
+    ptrdiff_t overlap = a->kernel ? 4 * reach(a) : 4 * (a->in / a->out + 2);
+    p->part = most(ceil_div(a->in, most(1, p->parts)), overlap);
+    p->parts = ceil_div(a->in, p->part);
+    p->units = whole * p->parts;
+    p->block = 1;
+}
+
+/* ---- a tile: the columns and channels of one unit */
+
+typedef struct {
+    ptrdiff_t c, channels;  /* first channel, how many */
+    ptrdiff_t o, outputs;   /* first output column, how many */
+    ptrdiff_t origin;       /* column of x at the line's place 0 */
+    ptrdiff_t lo, hi;       /* places of the line that lie in x */
+} pool_tile;
+
+static pool_tile tile_of(const pool_plan *p, ptrdiff_t n)
+{
+    pool_tile t;
+    t.c = n / p->tiles * p->chunk;
+    t.channels = least(p->chunk, p->channels - t.c);
+    t.o = n % p->tiles * p->tile;
+    t.outputs = least(p->tile, p->w.out - t.o);
+    if (p->segments) {
+        const pool_axis *w = &p->w;
+        pool_window last = window(w, t.o + t.outputs - 1);
+        /* with dilation the first window's first tap need not be the lowest, nor the last one's last the highest */
+        t.origin = w->kernel ? most(0, t.o * w->stride - w->before) : window(w, t.o).first;
+        t.lo = 0;
+        t.hi = (w->kernel ? least(w->in, (t.o + t.outputs - 1) * w->stride - w->before + reach(w)) : last.first + last.taps) - t.origin;
+    } else {
+        t.origin = t.o * p->w.stride - p->w.before;
+        t.lo = most(0, -t.origin);
+        t.hi = least((t.outputs - 1) * p->w.stride + reach(&p->w), p->w.in - t.origin);
+    }
+    return t;
+}
+
+/* the divisor of an average whose windows along D and H are `d` and `h` and along W `w` */
+INLINE double taps_counted(const pool_plan *p, pool_window w) { return (double)(p->include_pad ? w.counted : w.taps); }
+
+#define REAL_BODY "pool_max_real.h"
+#include "for_each_real.h"
+#define REAL_BODY "pool_avg_real.h"
+#include "for_each_real.h"
+#endif
