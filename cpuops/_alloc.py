@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from . import _memory
 from ._memory import empty, zeros
+from ._operand import fits
 from .errors import ArgumentError, DTypeError, ShapeError, message, shown
 
 __all__ = ["empty", "output", "zeros"]
@@ -26,7 +26,9 @@ def output(op, out, shape, dtype, operands, inplace=()):
         Those of them that `out` may exactly be.
     """
     if out is None:
-        return _memory.empty(shape, dtype)
+        return empty(shape, dtype)
+    if fits(out, tuple(shape), dtype, tuple(operands), tuple(inplace)):
+        return out
     if not isinstance(out, np.ndarray):
         raise ArgumentError(message(op, "out", f"a {type(out).__name__}", "a NumPy array"))
     if out.dtype != dtype or not out.dtype.isnative:

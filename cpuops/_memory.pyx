@@ -183,8 +183,8 @@ cdef extern from *:
                 }
             }
         }
-        else if (n >= MAPPED_BYTES)         /* will not be kept, so needs no class */
-            cap = (n + LARGE_PAGE - 1) & ~(LARGE_PAGE - 1);
+        else if (n)                         /* will not be kept, so is as long as asked for: memory checkers see its end */
+            cap = n < MAPPED_BYTES ? n : (n + LARGE_PAGE - 1) & ~(LARGE_PAGE - 1);
         void *p = system_take(cap, zeroed);
         if (!p && pool.held) {
             pool_shrink(0);

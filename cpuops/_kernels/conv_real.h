@@ -184,13 +184,26 @@ typedef void (*FN(conv_tile_function))(CONV_TILE_ARGS);
 static const FN(conv_tile_function) FN(conv_tiles)[14][3] __attribute__((unused)) = {GEMM_ROWS(X)};
 #undef X
 
+FUNC int FN(conv_finite)(const real *p, ptrdiff_t n)
+{
+    vec s[4] = {vzero(), vzero(), vzero(), vzero()};
+    ptrdiff_t i = 0;
+    for (; i + 4 * LANES <= n; i += 4 * LANES)
+        for (int l = 0; l < 4; l++)
+            s[l] = vfma(vload(p + i + l * LANES), vzero(), s[l]);
+    real sum = vhsum(s[0] + s[1] + (s[2] + s[3]));
+    for (; i < n; i++)
+        sum += p[i] * 0;
+    return sum == 0; /* else it is NaN */
+}
+
 /* the weights of a group as the tiles read them: panels [channel][tap][row], one after the other */
 FUNC void FN(conv_direct_pack)(conv_direct *d, ptrdiff_t group)
 {
     const conv_job *j = d->call.job;
     const ptrdiff_t panels = conv_panels(j->outputs);
     const real *w = (const real *)d->call.w + group * j->w_group;
-    real *to = (real *)d->packed + group * j->outputs * j->channels * conv_taps(j), bad = 0;
+    real *const packed = (real *)d->packed + group * j->outputs * j->channels * conv_taps(j), *to = packed;
     for (ptrdiff_t i = 0; i < panels; i++) {
         const ptrdiff_t m0 = conv_panel_start(j->outputs, i), m1 = conv_panel_start(j->outputs, i + 1);
         for (ptrdiff_t c = 0; c < j->channels; c++)
@@ -198,14 +211,11 @@ FUNC void FN(conv_direct_pack)(conv_direct *d, ptrdiff_t group)
                 for (ptrdiff_t u = 0; u < j->kernel[1]; u++)
                     for (ptrdiff_t v = 0; v < j->kernel[2]; v++) {
                         const real *from = w + c * j->w_channel + t * j->w_axis[0] + u * j->w_axis[1] + v * j->w_axis[2];
-                        for (ptrdiff_t m = m0; m < m1; m++) {
-                            const real k = from[m * j->w_output];
-                            bad += k * 0;
-                            *to++ = k;
-                        }
+                        for (ptrdiff_t m = m0; m < m1; m++)
+                            *to++ = from[m * j->w_output];
                     }
     }
-    if (bad != 0) /* NaN */
+    if (!FN(conv_finite)(packed, to - packed))
         __atomic_store_n(&d->poisoned, 1, __ATOMIC_RELAXED);
 }
 

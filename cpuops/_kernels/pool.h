@@ -90,15 +90,19 @@ INLINE int holds(const pool_axis *a, ptrdiff_t i, ptrdiff_t c)
 /* ---- the cut of a call into units of work: by shape only */
 
 typedef struct {
+    const void *x, *g;           /* operands: the input, the gradient from above */
+    void *out;
+    char *index;                 /* int32 or int64 by index_size; size 0: none are wanted */
+    ptrdiff_t index_size;
     pool_axis d, h, w;
     ptrdiff_t planes, channels;
-    int include_pad;
+    int include_pad;             /* taps in padding count in an average's divisor */
     double divisor;              /* 0: the number of taps */
     int segments, by_pixel;
     ptrdiff_t chunk, chunks;     /* channels at a time */
     ptrdiff_t tile, tiles;       /* columns at a time: of the output, in avg_pool_backward of x */
     ptrdiff_t rows, units;       /* a unit: one row of one tile; rows of a tile follow one another */
-    ptrdiff_t block;             /* units a block */
+    ptrdiff_t block, next;       /* units a block; the first block that no worker has taken */
     ptrdiff_t line, phase, back; /* cells of a line, of a phase, and of avg_pool_backward's line of gradients */
     ptrdiff_t parts, part;       /* max_pool_backward: parts of a plane, and cells of the axis that is cut a part */
     size_t bytes;                /* scratch a worker */
@@ -136,7 +140,10 @@ static void plan_forward(pool_plan *p)
 {
     const pool_axis *w = &p->w;
     cut_channels(p);
-    p->segments = w->kernel == 0 || reach(w) > MOST_LINE / 2 / p->chunk || (p->channels == 1 && w->out < 8 && w->kernel >= 16);
+    /* a maximum's place in its window is an int32 beside float32 */
+    double cells = ((double)(widest(&p->d) * p->d.dilation) * (double)p->h.in + (double)(widest(&p->h) * p->h.dilation) + 1) * (double)w->in;
+    p->segments = w->kernel == 0 || reach(w) > MOST_LINE / 2 / p->chunk || cells > INT32_MAX ||
+                  (p->channels == 1 && w->out < 8 && w->kernel >= 16);
     /* twice the reach at least: else most of a line is fold again for the next tile */
     ptrdiff_t room = most(LINE / p->chunk, p->segments ? 1 : least(4 * reach(w), MOST_LINE / p->chunk));
     p->tile = windows_of(w, room);
@@ -147,7 +154,7 @@ static void plan_forward(pool_plan *p)
     ptrdiff_t phases = p->segments || p->by_pixel ? 1 : w->stride;
     /* the line and its codes, both by phases, then per output cell: scale, code, value, index; and a tap's offset */
     p->bytes = 8 * (size_t)(2 * (p->line * p->chunk + SLACK) + 2 * phases * p->phase + 4 * (p->tile * p->chunk + SLACK) +
-                            (p->segments ? 0 : w->kernel) + 4 * p->chunk + SLACK);
+                            (p->segments ? 0 : w->kernel) + 6 * (p->chunk + SLACK));
     cut_blocks(p, p->planes * p->d.out * p->h.out, widest(&p->d) * widest(&p->h) * most(p->line, widest(w)) * p->chunk);
 }
 
@@ -185,6 +192,31 @@ static void plan_parts(pool_plan *p)
     p->block = 1;
 }
 
+/* max_pool_scatter: a unit is a plane (of a chunk of its channels) */
+static void plan_scatter(pool_plan *p)
+{
+    p->chunk = least(p->channels, 32);  /* whole cache lines */
+    p->chunks = ceil_div(p->channels, p->chunk);
+    p->units = p->planes * p->chunks;
+    p->block = 1;
+    p->bytes = 0;
+}
+
+INLINE ptrdiff_t cells_in(const pool_plan *p) { return p->d.in * p->h.in * p->w.in; }
+INLINE ptrdiff_t cells_out(const pool_plan *p) { return p->d.out * p->h.out * p->w.out; }
+INLINE ptrdiff_t blocks_of(const pool_plan *p) { return ceil_div(p->units, p->block); }
+
+/* one worker: `work` on blocks of units until none is left */
+static void work_blocks(pool_plan *p, void (*work)(const pool_plan *, ptrdiff_t, ptrdiff_t, void *), void *memory)
+{
+    for (;;) {
+        ptrdiff_t b = __atomic_fetch_add(&p->next, 1, __ATOMIC_RELAXED);
+        if (b >= blocks_of(p))
+            return;
+        work(p, b * p->block, least((b + 1) * p->block, p->units), memory);
+    }
+}
+
 /* ---- a tile: the columns and channels of one unit */
 
 typedef struct {
@@ -216,8 +248,15 @@ static pool_tile tile_of(const pool_plan *p, ptrdiff_t n)
     return t;
 }
 
-/* the divisor of an average whose windows along D and H are `d` and `h` and along W `w` */
+/* the divisor of an average is a product of one number an axis: that of W, and that of D and H */
 INLINE double taps_counted(const pool_plan *p, pool_window w) { return (double)(p->include_pad ? w.counted : w.taps); }
+
+INLINE double rows_counted(const pool_plan *p, pool_window d, pool_window h)
+{
+    return p->divisor != 0 ? p->divisor : taps_counted(p, d) * taps_counted(p, h);
+}
+
+INLINE double columns_counted(const pool_plan *p, pool_window w) { return p->divisor != 0 ? 1 : taps_counted(p, w); }
 
 #define REAL_BODY "pool_max_real.h"
 #include "for_each_real.h"

@@ -5,27 +5,7 @@
  * among equals the lowest code wins, then the lowest column: the first in row-major order, although rows are folded first.
  * Padding is -inf with the highest code, so that any cell of x wins over it.
  */
-#if IS_F64
-#define inum FN(inum)
-typedef int64_t inum;
-#define NO_ROW INT64_MAX
-#else
-#define inum FN(inum)
-typedef int32_t inum;
-#define NO_ROW INT32_MAX
-#endif
-#define ivset(n) ((ivec){0} + (inum)(n))
-#define ivload(p) (*(const FN(uivec) *)(p))
-#define ivstore(p, v) (*(FN(uivec) *)(p) = (v))
-typedef inum FN(uivec) __attribute__((vector_size(SIMD_BYTES), aligned(sizeof(inum)), may_alias));
-#define ivsel(m, a, b) ((ivec)vsel(m, (vec)(a), (vec)(b)))
-#if SIMD_AVX512 && IS_F64
-#define ivlt(a, b) _mm512_cmplt_epi64_mask((__m512i)(a), (__m512i)(b))
-#elif SIMD_AVX512
-#define ivlt(a, b) _mm512_cmplt_epi32_mask((__m512i)(a), (__m512i)(b))
-#else
-#define ivlt(a, b) ((vmask)((a) < (b)))
-#endif
+#define NO_ROW (IS_F64 ? INT64_MAX : INT32_MAX)
 
 /* ---- step 1: rows to a line */
 
@@ -44,7 +24,7 @@ INLINE vec FN(fold_rows)(const real *x, ptrdiff_t nd, ptrdiff_t nh, ptrdiff_t st
             else if (indexed) {
                 vmask take = mand(mnot(vle(v, best)), veq(best, best));
                 best = vsel(take, v, best);
-                from = ivsel(take, ivset(d * code_d + h * code_h), from);
+                from = ivsel(take, ivset((inum)(d * code_d + h * code_h)), from);
             } else
                 best = vmax(v, best);
         }
@@ -176,7 +156,7 @@ INLINE void FN(max_run)(const real *line, const inum *codes, const ptrdiff_t *of
                 vmask take = BETTER(v, c, best, code);
                 best = vsel(take, v, best);
                 code = ivsel(take, c, code);
-                column = ivsel(take, ivset(t * dilation), column);
+                column = ivsel(take, ivset((inum)(t * dilation)), column);
             } else
                 best = vmax(v, best);
         }
@@ -296,7 +276,7 @@ FUNC void FN(segment)(const FN(max_state) *s, const real *line, const inum *code
             vmask take = BETTER(v, code, best, row);
             best = vsel(take, v, best);
             row = ivsel(take, code, row);
-            tap = ivsel(take, ivset(t), tap);
+            tap = ivsel(take, ivset((inum)t), tap);
         }
         vstore(s->part + c, best);
         ivstore(s->part_row + c, row);
@@ -378,7 +358,7 @@ static void FN(max_tile)(const pool_plan *p, const pool_tile *t, const FN(max_sc
 
 /* x: the plane; out and index: the row's first output of the tile, `pixel` cells an output; size: bytes an index, 0 for none */
 static void FN(max_row)(const pool_plan *p, const pool_tile *t, const FN(max_scratch) *s, const real *x, ptrdiff_t od,
-                        ptrdiff_t oh, real *out, char *index, int size, ptrdiff_t pixel)
+                        ptrdiff_t oh, real *out, char *index, ptrdiff_t size, ptrdiff_t pixel)
 {
     const pool_axis *w = &p->w;
     pool_window wd = window(&p->d, od), wh = window(&p->h, oh);
@@ -477,49 +457,54 @@ static void FN(max_row)(const pool_plan *p, const pool_tile *t, const FN(max_scr
 
 /* ---- units */
 
-/* units lo..hi-1 of the forward; each writes its own outputs. size: bytes an index (4, 8), 0 for none */
-FUNC void FN(max_pool_units)(const pool_plan *p, const real *x, real *out, char *index, int size, ptrdiff_t lo, ptrdiff_t hi, void *memory)
+/* units lo..hi-1 of the forward; each writes its own outputs */
+FUNC void FN(max_pool)(const pool_plan *p, ptrdiff_t lo, ptrdiff_t hi, void *memory)
 {
     FN(max_scratch) s = FN(max_scratch_of)(p, memory);
-    pool_tile t;
-    ptrdiff_t tile = -1;
+    const real *x = (const real *)p->x;
+    pool_tile t = tile_of(p, lo / p->rows);
+    FN(max_tile)(p, &t, &s);
     for (ptrdiff_t u = lo; u < hi; u++) {
-        if (u / p->rows != tile) {
-            tile = u / p->rows;
-            t = tile_of(p, tile);
+        ptrdiff_t row = u % p->rows, oh = row % p->h.out, od = row / p->h.out % p->d.out, plane = row / p->h.out / p->d.out;
+        if (row == 0) {
+            t = tile_of(p, u / p->rows);
             FN(max_tile)(p, &t, &s);
         }
-        ptrdiff_t row = u % p->rows, oh = row % p->h.out, od = row / p->h.out % p->d.out, plane = row / p->h.out / p->d.out;
         ptrdiff_t to = (row * p->w.out + t.o) * p->channels + t.c;
-        const real *from = x + plane * p->d.in * p->h.in * p->w.in * p->channels;
-        FN(max_row)(p, &t, &s, from, od, oh, out + to, index + to * size, size, p->channels);
+        FN(max_row)(p, &t, &s, x + plane * cells_in(p) * p->channels, od, oh, (real *)p->out + to, p->index + to * p->index_size,
+                    p->index_size, p->channels);
     }
 }
 
-/* unit u of the gradient: a part of a plane of out, which is zeroed; then the windows that touch it are searched again in
- * their order, and each adds its gradient at its maximum if that lies in the part */
-FUNC void FN(max_pool_backward_unit)(const pool_plan *p, const real *g, const real *x, real *out, ptrdiff_t u, void *memory)
+/* n pixels of channels c.. of out */
+static void FN(zero_pixels)(real *out, ptrdiff_t n, ptrdiff_t channels, ptrdiff_t pixel)
+{
+    if (channels == pixel)
+        memset(out, 0, (size_t)(n * pixel) * sizeof(real));
+    else
+        for (ptrdiff_t i = 0; i < n; i++)
+            memset(out + i * pixel, 0, (size_t)channels * sizeof(real));
+}
+
+/* one part of a plane of out: zeroed, then the windows that touch it are searched again in their order, and each adds its
+ * gradient at its maximum if that lies in the part */
+static void FN(max_pool_backward_part)(const pool_plan *p, ptrdiff_t u, void *memory)
 {
     FN(max_scratch) s = FN(max_scratch_of)(p, memory);
-    ptrdiff_t cells = p->d.in * p->h.in * p->w.in, all = p->channels, plane = u / p->parts / p->chunks, chunk = u / p->parts % p->chunks;
+    ptrdiff_t all = p->channels, plane = u / p->parts / p->chunks, chunk = u / p->parts % p->chunks;
     const pool_axis *axes[3] = {&p->d, &p->h, &p->w};
     int cut = p->d.in > 1 ? 0 : p->h.in > 1 ? 1 : 2;
     ptrdiff_t lo[3] = {0, 0, 0}, hi[3] = {p->d.out - 1, p->h.out - 1, p->w.out - 1}, unused;
     ptrdiff_t first = u % p->parts * p->part, last = least(first + p->part, axes[cut]->in);
     cover(axes[cut], first, &lo[cut], &unused);
     cover(axes[cut], last - 1, &unused, &hi[cut]);
-    ptrdiff_t each = cells / axes[cut]->in;  /* the axes before the one that is cut have length 1 */
-    first *= each;
-    last *= each;
-    x += plane * cells * all;
-    out += plane * cells * all;
-    g += plane * p->d.out * p->h.out * p->w.out * all;
+    /* from here on in cells: the axes before the one that is cut have length 1 */
+    first *= cells_in(p) / axes[cut]->in;
+    last *= cells_in(p) / axes[cut]->in;
     ptrdiff_t c0 = chunk * p->chunk, channels = least(p->chunk, all - c0);
-    if (channels == all)
-        memset(out + first * all, 0, (size_t)((last - first) * all) * sizeof(real));
-    else
-        for (ptrdiff_t i = first; i < last; i++)
-            memset(out + i * all + c0, 0, (size_t)channels * sizeof(real));
+    const real *x = (const real *)p->x + plane * cells_in(p) * all, *g = (const real *)p->g + plane * cells_out(p) * all + c0;
+    real *out = (real *)p->out + plane * cells_in(p) * all + c0;
+    FN(zero_pixels)(out + first * all, last - first, channels, all);
     for (ptrdiff_t n = 0; n < p->tiles; n++) {
         pool_tile t = tile_of(p, chunk * p->tiles + n);
         if (t.o > hi[2] || t.o + t.outputs <= lo[2])
@@ -528,39 +513,44 @@ FUNC void FN(max_pool_backward_unit)(const pool_plan *p, const real *g, const re
         for (ptrdiff_t od = lo[0]; od <= hi[0]; od++)
             for (ptrdiff_t oh = lo[1]; oh <= hi[1]; oh++) {
                 FN(max_row)(p, &t, &s, x, od, oh, s.value, (char *)s.index, 8, channels);
-                const real *from = g + ((od * p->h.out + oh) * p->w.out + t.o) * all + c0;
+                const real *from = g + ((od * p->h.out + oh) * p->w.out + t.o) * all;
                 for (ptrdiff_t o = 0; o < t.outputs; o++)
                     for (ptrdiff_t c = 0; c < channels; c++) {
                         int64_t at = s.index[o * channels + c];
                         if (at >= first && at < last)
-                            out[at * all + c0 + c] += from[o * all + c];
+                            out[at * all + c] += from[o * all + c];
                     }
             }
     }
 }
 
-/* the gradient from indices, one plane (of `channels` out of `all`): adds up in the outputs' order */
-FUNC void FN(max_pool_scatter)(const real *g, const int64_t *index, real *out, ptrdiff_t outputs, ptrdiff_t cells,
-                               ptrdiff_t channels, ptrdiff_t all)
+FUNC void FN(max_pool_backward)(const pool_plan *p, ptrdiff_t lo, ptrdiff_t hi, void *memory)
 {
-    if (all == 1) {
-        memset(out, 0, (size_t)cells * sizeof(real));
-        for (ptrdiff_t o = 0; o < outputs; o++)
-            out[index[o]] += g[o];
-        return;
+    for (ptrdiff_t u = lo; u < hi; u++)
+        FN(max_pool_backward_part)(p, u, memory);
+}
+
+/* the gradient from indices (int64), added up in the outputs' order */
+FUNC void FN(max_pool_scatter)(const pool_plan *p, ptrdiff_t lo, ptrdiff_t hi, void *memory)
+{
+    (void)memory;
+    ptrdiff_t all = p->channels;
+    for (ptrdiff_t u = lo; u < hi; u++) {
+        ptrdiff_t plane = u / p->chunks, c0 = u % p->chunks * p->chunk, channels = least(p->chunk, all - c0);
+        const real *g = (const real *)p->g + plane * cells_out(p) * all + c0;
+        const int64_t *index = (const int64_t *)p->index + plane * cells_out(p) * all + c0;
+        real *out = (real *)p->out + plane * cells_in(p) * all + c0;
+        FN(zero_pixels)(out, cells_in(p), channels, all);
+        if (all == 1)
+            for (ptrdiff_t o = 0; o < cells_out(p); o++)
+                out[index[o]] += g[o];
+        else
+            for (ptrdiff_t o = 0; o < cells_out(p); o++)
+                for (ptrdiff_t c = 0; c < channels; c++)
+                    out[index[o * all + c] * all + c] += g[o * all + c];
     }
-    for (ptrdiff_t i = 0; i < cells; i++)
-        memset(out + i * all, 0, (size_t)channels * sizeof(real));
-    for (ptrdiff_t o = 0; o < outputs; o++)
-        for (ptrdiff_t c = 0; c < channels; c++)
-            out[index[o * all + c] * all + c] += g[o * all + c];
 }
 
 #undef BETTER
 #undef BY_ROWS
 #undef NO_ROW
-#undef ivset
-#undef ivload
-#undef ivstore
-#undef ivsel
-#undef ivlt

@@ -1,9 +1,12 @@
-/* wide.h: sums in double of either scalar type, on vectors. Include after simd.h.
+/* wide.h: more words on vectors, for sums in double of either scalar type, for strides of two and for integers as wide as
+ * the scalar. Include after simd.h.
  *
  *   wvec  WLANES        a vector of doubles and its lanes, the same for float and for double operands
  *   wload wstore        WLANES reals read as doubles; doubles rounded to reals and written (both unaligned)
  *   wset whsum          broadcast, sum across lanes in one fixed order
  *   vdeal vzip          of two vectors laid end to end: those at even and those at odd places, and back
+ *   inum                the integer scalar of ivec: int32_t for float, int64_t for double
+ *   ivset ivload ivstore ivlt ivsel    broadcast, unaligned access, less than (a vmask), a where the mask, else b
  *
  * wvec is used with + - * / only, never with a fused multiply-add: a tail is then plain C on doubles and has the same
  * bits as the body.
@@ -18,8 +21,20 @@
 #define whsum vhsum_f64
 #define wload FN(wload)
 #define wstore FN(wstore)
+#define inum FN(inum)
+#define uivec FN(uivec)
+#define ivset FN(ivset)
+#define ivload FN(ivload)
+#define ivstore FN(ivstore)
+#define ivlt FN(ivlt)
+#define ivsel FN(ivsel)
 #define vdeal FN(vdeal)
 #define vzip FN(vzip)
+
+typedef int32_t inum_f32;
+typedef int64_t inum_f64;
+typedef int32_t uivec_f32 __attribute__((vector_size(SIMD_BYTES), aligned(4), may_alias));
+typedef int64_t uivec_f64 __attribute__((vector_size(SIMD_BYTES), aligned(8), may_alias));
 
 #define REAL_BODY "wide_real.h"
 #include "for_each_real.h"

@@ -21,6 +21,18 @@ INLINE void wstore(real *p, wvec a)
 }
 #endif
 
+INLINE ivec ivset(inum n) { return (ivec){0} + n; }
+INLINE ivec ivload(const inum *p) { return (ivec) * (const uivec *)p; }
+INLINE void ivstore(inum *p, ivec a) { *(uivec *)p = (uivec)a; }
+INLINE ivec ivsel(vmask m, ivec a, ivec b) { return (ivec)vsel(m, (vec)a, (vec)b); }
+#if SIMD_AVX512 && IS_F64
+INLINE vmask ivlt(ivec a, ivec b) { return _mm512_cmplt_epi64_mask((__m512i)a, (__m512i)b); }
+#elif SIMD_AVX512
+INLINE vmask ivlt(ivec a, ivec b) { return _mm512_cmplt_epi32_mask((__m512i)a, (__m512i)b); }
+#else
+INLINE vmask ivlt(ivec a, ivec b) { return (vmask)(a < b); }
+#endif
+
 #define PICK4(b, s) (b), (b) + (s), (b) + 2 * (s), (b) + 3 * (s)
 #define PICK8(b, s) PICK4(b, s), PICK4((b) + 4 * (s), s)
 #define PICK16(b, s) PICK8(b, s), PICK8((b) + 8 * (s), s)

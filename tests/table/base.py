@@ -30,6 +30,10 @@ class Call:
     options: dict[str, Any] = field(default_factory=dict)
     smooth: bool = True
 
+    def __post_init__(self):
+        # NumPy makes scalars of arrays without axes
+        self.args.update({k: np.asarray(v) for k, v in self.args.items() if isinstance(v, np.floating)})
+
     def map(self, function: Callable[[str, np.ndarray], Any]) -> Call:
         """The same call with every array replaced."""
         args = {k: function(k, v) if isinstance(v, np.ndarray) else v for k, v in self.args.items()}

@@ -60,7 +60,8 @@ def unary(name):
                 yield Call({"x": prepare(normal(rng, n, spread=3.0))}, options)
         if name not in (*DOMAIN, "exp", "expm1", "square"):
             for options in [{}, *OPTIONS.get(name, [])]:
-                yield Call({"x": np.array(SPECIAL)}, options, smooth=False)
+                values = [v for v in SPECIAL if not (name == "hard_sigmoid" and abs(v) == 3)]  # at a kink rounding decides
+                yield Call({"x": np.array(values)}, options, smooth=False)
 
     def large(rng):
         yield Call({"x": prepare(normal(rng, 400_003, spread=2.0))}, OPTIONS.get(name, [{}])[-1])
