@@ -9,6 +9,7 @@ cdef extern from *:
     #if defined(_OPENMP)
     #  include <omp.h>
     #  define COMPILED 1
+    #  define SPECIFICATION _OPENMP      /* the month of it */
     #  if defined(__ELF__)
     #    define OPTIONAL __attribute__((weak))
     #  elif defined(__APPLE__)
@@ -30,7 +31,7 @@ cdef extern from *:
     #  endif
     #else
     #  define COMPILED 0
-    #  define _OPENMP 0
+    #  define SPECIFICATION 0
     static int omp_get_max_threads(void) { return 1; }
     static int has_pause(void) { return 0; }
     static int is_llvm(void) { return 0; }
@@ -38,7 +39,7 @@ cdef extern from *:
 
     #define PAUSE_HARD 2                                    /* omp_pause_hard: give up everything, threads included */
 
-    #if defined(_OPENMP) && _OPENMP && defined(__ELF__)
+    #if COMPILED && defined(__ELF__)
     #  include <dlfcn.h>
     #  include <link.h>
     #  include <string.h>
@@ -84,7 +85,7 @@ cdef extern from *:
     #endif
 
     /* the file that the runtime's functions come from, or NULL */
-    #if defined(_OPENMP) && _OPENMP && (defined(__ELF__) || defined(__APPLE__))
+    #if COMPILED && (defined(__ELF__) || defined(__APPLE__))
     #  include <dlfcn.h>
     static const char *runtime_file(void) {
         Dl_info info;
@@ -110,7 +111,7 @@ cdef extern from *:
     #endif
     """
     const int COMPILED
-    const int _OPENMP
+    const int SPECIFICATION
     const char *COMPILER
     const char *COMPILER_VERSION
     int omp_get_max_threads() noexcept
@@ -120,7 +121,6 @@ cdef extern from *:
     int pause_libgomps() noexcept
 
 
-# _OPENMP is the month of the specification
 cdef dict SPECIFICATIONS = {
     200805: "3.0", 201107: "3.1", 201307: "4.0", 201511: "4.5", 201811: "5.0", 202011: "5.1", 202111: "5.2", 202411: "6.0",
 }
@@ -137,7 +137,7 @@ def runtime():
         return None
     cdef const char *path = runtime_file()
     name = "unknown runtime" if path == NULL else path.decode("utf-8", "replace").rpartition("/")[2].partition(".")[0]
-    return f"OpenMP {SPECIFICATIONS.get(_OPENMP, _OPENMP)} ({name})"
+    return f"OpenMP {SPECIFICATIONS.get(SPECIFICATION, SPECIFICATION)} ({name})"
 
 
 def compiler():

@@ -10,7 +10,6 @@ must come out equal to the last bit.
 """
 
 import argparse
-import os
 import sys
 import time
 from pathlib import Path
@@ -30,9 +29,10 @@ except ImportError as missing:
 CHANNELS = (16, 32)      # output channels of the two convolutions
 EPSILON = 1e-5           # of the batch norms
 STATISTICS_MEMORY = 0.9  # what the running mean and variance keep of themselves at a step
-LEARNING_RATE = 0.1      # at the start; falls to 0 along a half cosine
+LEARNING_RATE = 0.03     # at the start; falls to 0 along a half cosine
 MOMENTUM = 0.9
 WEIGHT_DECAY = 1e-3
+SHIFT = 1 / 14           # training images move by up to this part of their side, along each axis
 
 
 # ---- layers: a forward returns its output and what its backward needs ----
@@ -89,7 +89,7 @@ def new_parameters(rng, image_shape, classes):
 
 
 def loss_and_gradients(ops, params, images, labels):
-    """One pass forward and back: the loss, every parameter's gradient and the statistics of this batch."""
+    """One pass forward and back: the loss, every parameter's gradient, and the batch norms' results."""
     x1, saved1 = block_forward(ops, images, params, "block1")
     x2, saved2 = block_forward(ops, x1, params, "block2")
     loss, saved3 = head_forward(ops, x2, labels, params)
@@ -99,10 +99,7 @@ def loss_and_gradients(ops, params, images, labels):
     g = block_backward(ops, g, saved2, params, "block2", grads)
     block_backward(ops, g, saved1, params, "block1", grads, x_grad=False)
 
-    norms = {"block1": saved1[2], "block2": saved2[2]}
-    statistics = {f"{name}.{field}": getattr(norm, field)
-                  for name, norm in norms.items() for field in ("mean", "variance")}
-    return float(loss), grads, statistics
+    return float(loss), grads, {"block1": saved1[2], "block2": saved2[2]}
 
 
 def predict(ops, params, statistics, images, batch=500):
@@ -120,49 +117,62 @@ def predict(ops, params, statistics, images, batch=500):
 # ---- training ----
 
 class Run(NamedTuple):
-    """What one backend's training leaves behind; seconds are those of the training steps alone."""
+    """What one backend's training leaves behind; the seconds are those of the training steps, without evaluation."""
 
-    backend: object
-    params: dict
-    statistics: dict
-    losses: list       # a number a step
-    accuracies: list   # a number an epoch, on the held-out images
+    name: str
+    threads: int
+    weights: dict      # parameters and running statistics
+    losses: list       # one a step
+    accuracies: list   # one an epoch, on the held-out images
     probabilities: np.ndarray
     images: int
     seconds: float
 
 
 def train(ops, data, epochs, batch, seed):
-    """Train a new network; the order of the images and the first weights depend on the seed alone."""
+    """Train a new network; its first weights and all that is random afterwards follow from the seed alone."""
     rng = np.random.default_rng(seed)
     params, statistics = new_parameters(rng, data.train_images.shape[1:], len(data.classes))
     velocity = {name: np.zeros_like(value) for name, value in params.items()}
-    steps_per_epoch = len(data.train_images) // batch
+    steps = len(data.train_images) // batch  # an epoch; the images of an unfinished batch wait for the next one
     losses, accuracies, seconds = [], [], 0.0
 
-    with tqdm(total=epochs * steps_per_epoch * batch, desc=label(ops), unit=" images", unit_scale=True) as bar:
+    with tqdm(total=epochs * steps * batch, desc=type(ops).__name__, unit=" images", unit_scale=True) as bar:
         for _ in range(epochs):
-            for chosen in rng.permutation(len(data.train_images))[:steps_per_epoch * batch].reshape(-1, batch):
+            for chosen in rng.permutation(len(data.train_images))[:steps * batch].reshape(steps, batch):
                 start = time.perf_counter()
-                rate = LEARNING_RATE * (1 + np.cos(np.pi * len(losses) / (epochs * steps_per_epoch))) / 2
-                loss, grads, batch_statistics = loss_and_gradients(
-                    ops, params, data.train_images[chosen], data.train_labels[chosen])
-                sgd_step(params, grads, velocity, np.float32(rate))
-                for name, value in batch_statistics.items():
-                    statistics[name] += np.float32(1 - STATISTICS_MEMORY) * (value - statistics[name])
+                images = shifted(data.train_images[chosen], rng)
+                loss, grads, norms = loss_and_gradients(ops, params, images, data.train_labels[chosen])
+                sgd_step(params, grads, velocity, learning_rate(len(losses) / (epochs * steps)))
+                follow(statistics, norms)
                 seconds += time.perf_counter() - start
                 losses.append(loss)
                 bar.update(batch)
-                bar.set_postfix(loss=f"{np.mean(losses[-20:]):.3f}", refresh=False,
-                                accuracy=f"{accuracies[-1]:.2%}" if accuracies else "")
+                bar.set_postfix(progress(losses, accuracies), refresh=False)
             probabilities = predict(ops, params, statistics, data.test_images)
             accuracies.append(float((probabilities.argmax(axis=1) == data.test_labels).mean()))
-        bar.set_postfix(loss=f"{np.mean(losses[-20:]):.3f}", accuracy=f"{accuracies[-1]:.2%}")
-    return Run(ops, params, statistics, losses, accuracies, probabilities, len(losses) * batch, seconds)
+            bar.set_postfix(progress(losses, accuracies))
+    return Run(type(ops).__name__, ops.num_threads, params | statistics, losses, accuracies, probabilities,
+               len(losses) * batch, seconds)
+
+
+def shifted(images, rng):
+    """Move every image by a random number of whole pixels down and right; what comes in repeats the edge."""
+    def moved(length):
+        most = int(length * SHIFT)
+        return np.clip(np.arange(length) + rng.integers(-most, most + 1, (len(images), 1)), 0, length - 1)
+
+    rows, columns = moved(images.shape[2]), moved(images.shape[3])
+    each = np.arange(len(images))[:, np.newaxis, np.newaxis]
+    return images[each, 0, rows[:, :, np.newaxis], columns[:, np.newaxis, :]][:, np.newaxis]
+
+
+def learning_rate(progress):
+    return np.float32(LEARNING_RATE * (1 + np.cos(np.pi * progress)) / 2)
 
 
 def sgd_step(params, grads, velocity, rate):
-    """v = momentum v + g + decay w; w = w - rate v, in place."""
+    """v = momentum v + grad + decay w, then w = w - rate v, in place; only weights decay."""
     for name, w in params.items():
         v = velocity[name]
         v *= np.float32(MOMENTUM)
@@ -170,3 +180,100 @@ def sgd_step(params, grads, velocity, rate):
         if name.endswith("weight"):
             v += np.float32(WEIGHT_DECAY) * w
         w -= rate * v
+
+
+def follow(statistics, norms):
+    """Move the running mean and variance of each batch norm towards those of the last batch."""
+    for name, norm in norms.items():
+        for field in ("mean", "variance"):
+            running = statistics[f"{name}.{field}"]
+            running += np.float32(1 - STATISTICS_MEMORY) * (getattr(norm, field) - running)
+
+
+def progress(losses, accuracies):
+    return {"loss": f"{np.mean(losses[-20:]):.3f}", "accuracy": f"{accuracies[-1]:.1%}" if accuracies else "-"}
+
+
+# ---- the command ----
+
+def main(arguments=None):
+    parser, options = parse(arguments)
+    try:
+        options.out.mkdir(parents=True, exist_ok=True)
+        (options.out / ".writable").touch()
+        (options.out / ".writable").unlink()
+        data = digits_data.load(options.data, options.out / "cache")
+        backends = new_backends(options.backend, options.threads)
+    except OSError as problem:
+        parser.error(f"argument --out: cannot write to {options.out}: {problem.strerror or problem}")
+    except (digits_data.DataError, cpuops.KernelError) as problem:
+        parser.error(str(problem))
+    if options.batch > len(data.train_images):
+        parser.error(f"argument --batch: {options.batch} is more than the {len(data.train_images)} training images")
+
+    print(f"{data.title}: {len(data.train_images)} to train on, {len(data.test_images)} held out; "
+          f"{options.epochs} epochs in batches of {options.batch}")
+    runs = [train(ops, data, options.epochs, options.batch, options.seed) for ops in backends]
+    print_table(runs)
+    check_bit_identical(runs)
+    weights, picture = options.out / f"{options.data}_weights.npz", options.out / f"{options.data}_training.png"
+    np.savez(weights, **runs[-1].weights)
+    digits_plot.draw(picture, data, runs[-1])
+    print(f"weights: {weights}\npicture: {picture}")
+
+
+def parse(arguments):
+    def whole(low):
+        def convert(text):
+            if not text.strip().isdecimal() or int(text) < low:
+                raise argparse.ArgumentTypeError(f"{text!r} is not a whole number >= {low}")
+            return int(text)
+        return convert
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", choices=digits_data.SOURCES, default="mnist",
+                        help="mnist: 5,000 digits; fashion: 70,000 images of clothes; digits: 1,797 digits of 8x8 pixels")
+    parser.add_argument("--backend", choices=("cpu", "threaded", "both"), default="both")
+    parser.add_argument("--threads", type=whole(1), help="of the threaded backend; default: the CPUs that may be used")
+    parser.add_argument("--epochs", type=whole(1), default=10, help="passes over the training images (%(default)s)")
+    parser.add_argument("--batch", type=whole(1), default=50, help="images a training step (%(default)s)")
+    parser.add_argument("--seed", type=whole(0), default=0, help="of weights, order and shifts (%(default)s)")
+    parser.add_argument("--out", type=Path, default=Path("out"), help="folder for weights and picture (%(default)s)")
+    options = parser.parse_args(arguments)
+    if options.threads and options.backend == "cpu":
+        parser.error("argument --threads: the cpu backend has one thread; use --backend threaded or both")
+    return parser, options
+
+
+def new_backends(names, threads):
+    backends = []
+    if names in ("cpu", "both"):
+        backends.append(cpuops.CpuBackend())
+    if names in ("threaded", "both"):
+        backends.append(cpuops.ThreadedCpuBackend(threads))
+    return backends
+
+
+def print_table(runs):
+    print(f"\n{'backend':<20}{'threads':>8}{'images/s':>10}{'seconds':>9}{'held-out accuracy':>19}")
+    for run in runs:
+        print(f"{run.name:<20}{run.threads:>8}{run.images / run.seconds:>10,.0f}{run.seconds:>9.1f}"
+              f"{run.accuracies[-1]:>19.1%}")
+
+
+def check_bit_identical(runs):
+    """Raise AssertionError unless every run ended with the same bits in every weight."""
+    first, *others = runs
+    for other in others:
+        differing = [name for name, value in first.weights.items() if value.tobytes() != other.weights[name].tobytes()]
+        if differing:
+            raise AssertionError(f"{first.name} and {other.name} ended with different bits in {', '.join(differing)}")
+        count = sum(value.size for value in first.weights.values())
+        print(f"\nAll {count:,} weights of {first.name} and {other.name} are bit-identical.")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit("\ninterrupted")

@@ -281,7 +281,7 @@ typedef struct {
 } conv_direct;
 
 /* bytes of a band: a quarter of a 1 MB second-level cache */
-#define CONV_BAND_BYTES 262144
+#define CONV_BAND_BYTES 524288
 INLINE size_t conv_round64(size_t n) { return (n + 63) / 64 * 64; }
 
 INLINE void conv_plan_direct(const conv_call *call, ptrdiff_t slots, conv_direct *d)

@@ -36,7 +36,7 @@ typedef struct {
     ptrdiff_t block;                                  /* panels of the shared operand packed at once */
     ptrdiff_t group;                                  /* panels of the private operand a task */
     ptrdiff_t wave;                                   /* deep: chunks a phase */
-    int share_a, deep;
+    int share_a, deep, direct_a, direct_b;
     ptrdiff_t next; /* the task to take next in the running phase */
 } FN(gemm_job);
 
@@ -55,6 +55,11 @@ INLINE ptrdiff_t FN(gemm_kc)(ptrdiff_t k)
 }
 
 /* ---- the register tile ---- */
+
+/* below this many steps C arrives too late to gain from a prefetch */
+#ifndef GEMM_PREFETCH
+#define GEMM_PREFETCH 32
+#endif
 
 #define GEMM_ROWS(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13)
 
@@ -85,6 +90,18 @@ INLINE void FN(gemm_tile)(const int rows, const int nv, ptrdiff_t kc, const real
 #define A11 a9[s2]
 #define A12 a12[0]
 #define A13 a12[ars]
+    if (kc > GEMM_PREFETCH) {
+        const real *p = c;
+#define X(i)                                       \
+    if (i < rows) {                                \
+        __builtin_prefetch(p, 1);                  \
+        if (nv > 1)                                \
+            __builtin_prefetch(p + LANES, 1);      \
+        p += ldc;                                  \
+    }
+        GEMM_ROWS(X)
+#undef X
+    }
     for (ptrdiff_t k = 0; k < kc; k++) {
         vec b0 = vload(b), b1 = nv > 1 ? vload(b + LANES) : b0;
 #define X(i)                               \
@@ -256,7 +273,9 @@ FUNC void FN(gemm_plain)(const void *ctx, ptrdiff_t i0, ptrdiff_t ni, ptrdiff_t 
 
 /* ---- the plan ---- */
 
-#define GEMM_SHARED_BYTES 3000000 /* a packed block of the shared operand: about the L2, well under any L3 */
+/* a packed block of the shared operand: three quarters of a 1 MB L2. Twice that is 2 % slower, four times 10 % (Sapphire
+ * Rapids, 2 MB L2, whose L3 is slow) */
+#define GEMM_SHARED_BYTES 750000
 #define GEMM_PARTIAL_BYTES 3000000 /* partial sums of the deep path */
 #define GEMM_TASKS 16             /* tasks a phase to aim at: several for every thread of a small machine */
 
@@ -276,6 +295,15 @@ FUNC void FN(gemm_plan)(FN(gemm_job) *w, int num_threads)
     w->panels_b = FN(gemm_ceil)(w->n, GEMM_NR);
     w->stride_a = (w->mr * w->kc + padded + padded - 1) / padded * padded;
     w->stride_b = (GEMM_NR * w->kc + padded + padded - 1) / padded * padded;
+    /* A with contiguous rows is read where it is, unless rows that lie a multiple of 2 KB apart would fall on one set of
+     * the L1 and push one another out; B with contiguous rows, when too few rows of A share the packing of it */
+    const FN(gemm_matrix) *a = (const FN(gemm_matrix) *)w->a, *b = (const FN(gemm_matrix) *)w->b;
+    w->direct_a = w->pack_a == FN(gemm_plain) && !a->table && a->ks == 1;
+    if (w->direct_a && w->mr > 4) {
+        ptrdiff_t apart = (a->rs < 0 ? -a->rs : a->rs) * (ptrdiff_t)sizeof(real) % 2048;
+        w->direct_a = apart >= 64 && apart <= 2048 - 64;
+    }
+    w->direct_b = w->pack_b == FN(gemm_plain) && !b->table && b->rs == 1 && w->panels_a <= 2;
     /* the operand with more panels is private: packed by the task that uses it, right before it does */
     w->share_a = w->panels_a < w->panels_b;
     ptrdiff_t shared = w->share_a ? w->panels_a : w->panels_b, own = w->share_a ? w->panels_b : w->panels_a;
@@ -298,13 +326,6 @@ FUNC void FN(gemm_plan)(FN(gemm_job) *w, int num_threads)
 }
 
 /* ---- the work of one task ---- */
-
-INLINE void FN(gemm_pack_panel)(const FN(gemm_job) *w, int is_a, ptrdiff_t panel, ptrdiff_t chunk, real *to)
-{
-    ptrdiff_t width = is_a ? w->mr : GEMM_NR, i0 = panel * width, k0 = chunk * w->kc;
-    ptrdiff_t ni = FN(gemm_min)(width, (is_a ? w->m : w->n) - i0), nk = FN(gemm_min)(w->kc, w->k - k0);
-    (is_a ? w->pack_a : w->pack_b)(is_a ? w->a : w->b, i0, ni, k0, nk, to, width);
-}
 
 /* tile (pa, pb) of C */
 typedef struct {
@@ -347,17 +368,47 @@ INLINE void FN(gemm_finished)(const FN(gemm_job) *w, const FN(gemm_place) *t)
         w->finish(w->finish_ctx, w->c + t->i0 * w->ldc + t->j0, w->ldc, t->i0, t->ni, t->j0, t->nj);
 }
 
-/* a tile from two packed panels */
-INLINE void FN(gemm_cell)(const FN(gemm_job) *w, ptrdiff_t pa, ptrdiff_t pb, ptrdiff_t chunk, const real *a, const real *b)
+/* where a tile finds a panel of an operand for one chunk: element (i, k) is p[i*rs + k*ks] */
+typedef struct {
+    const real *p;
+    ptrdiff_t rs, ks;
+} FN(gemm_strip);
+
+INLINE FN(gemm_strip) FN(gemm_find)(const FN(gemm_job) *w, int is_a, ptrdiff_t panel, ptrdiff_t chunk, const real *packed)
+{
+    ptrdiff_t width = is_a ? w->mr : GEMM_NR;
+    /* a tile reads B by whole panels, so the last one is packed if it is short */
+    if (is_a ? w->direct_a : w->direct_b && (panel + 1) * GEMM_NR <= w->n) {
+        const FN(gemm_matrix) *x = (const FN(gemm_matrix) *)(is_a ? w->a : w->b);
+        FN(gemm_strip) s = {x->p + panel * width * x->rs + chunk * w->kc * x->ks, x->rs, x->ks};
+        return s;
+    }
+    FN(gemm_strip) s = {packed, 1, width};
+    return s;
+}
+
+/* packs a panel, unless it is read where it is */
+INLINE void FN(gemm_pack_panel)(const FN(gemm_job) *w, int is_a, ptrdiff_t panel, ptrdiff_t chunk, real *to)
+{
+    if (FN(gemm_find)(w, is_a, panel, chunk, to).p != to)
+        return;
+    ptrdiff_t width = is_a ? w->mr : GEMM_NR, i0 = panel * width, k0 = chunk * w->kc;
+    ptrdiff_t ni = FN(gemm_min)(width, (is_a ? w->m : w->n) - i0), nk = FN(gemm_min)(w->kc, w->k - k0);
+    (is_a ? w->pack_a : w->pack_b)(is_a ? w->a : w->b, i0, ni, k0, nk, to, width);
+}
+
+/* a tile from two panels */
+INLINE void FN(gemm_cell)(const FN(gemm_job) *w, ptrdiff_t pa, ptrdiff_t pb, ptrdiff_t chunk, FN(gemm_strip) a, FN(gemm_strip) b)
 {
     FN(gemm_place) t = FN(gemm_where)(w, pa, pb, chunk);
     ptrdiff_t nk = FN(gemm_min)(w->kc, w->k - chunk * w->kc);
     if (w->store) {
         real c[GEMM_MR * GEMM_NR] __attribute__((aligned(64)));
-        FN(gemm_tiles)[t.ni - 1][t.nj > LANES](nk, a, 1, w->mr, b, GEMM_NR, c, GEMM_NR, 0, NULL, NULL);
+        FN(gemm_tiles)[t.ni - 1][t.nj > LANES](nk, a.p, a.rs, a.ks, b.p, b.ks, c, GEMM_NR, 0, NULL, NULL);
         FN(gemm_out)(w, &t, c, GEMM_NR);
     } else {
-        FN(gemm_piece)(t.ni, t.nj, nk, a, 1, w->mr, b, GEMM_NR, w->c + t.i0 * w->ldc + t.j0, w->ldc, t.add, t.bias_row, t.bias_col);
+        FN(gemm_piece)(t.ni, t.nj, nk, a.p, a.rs, a.ks, b.p, b.ks, w->c + t.i0 * w->ldc + t.j0, w->ldc, t.add, t.bias_row,
+                       t.bias_col);
     }
     FN(gemm_finished)(w, &t);
 }
@@ -378,7 +429,8 @@ INLINE void FN(gemm_deep_chunk)(const FN(gemm_job) *w, ptrdiff_t first, ptrdiff_
         FN(gemm_pack_panel)(w, 0, q, chunk, b);
         for (ptrdiff_t p = 0; p < w->panels_a; p++, c += GEMM_TILE) {
             FN(gemm_place) t = FN(gemm_where)(w, p, q, chunk);
-            FN(gemm_tiles)[t.ni - 1][t.nj > LANES](nk, a + p * w->stride_a, 1, w->mr, b, GEMM_NR, c, GEMM_NR, 0, NULL, NULL);
+            FN(gemm_strip) x = FN(gemm_find)(w, 1, p, chunk, a + p * w->stride_a), y = FN(gemm_find)(w, 0, q, chunk, b);
+            FN(gemm_tiles)[t.ni - 1][t.nj > LANES](nk, x.p, x.rs, x.ks, y.p, y.ks, c, GEMM_NR, 0, NULL, NULL);
         }
     }
 }
@@ -414,6 +466,8 @@ FUNC ptrdiff_t FN(gemm_tasks)(const FN(gemm_job) *w, ptrdiff_t phase)
         return phase % 2 ? w->panels_a * w->panels_b : FN(gemm_min)(w->wave, w->chunks - half * w->wave);
     if (phase % 2)
         return FN(gemm_ceil)(FN(gemm_private)(w), w->group);
+    if (w->share_a && w->direct_a)
+        return 0;
     return FN(gemm_min)(w->block, FN(gemm_shared)(w) - half / w->chunks * w->block);
 }
 
@@ -441,8 +495,9 @@ FUNC void FN(gemm_task)(const FN(gemm_job) *w, ptrdiff_t phase, ptrdiff_t task, 
         FN(gemm_pack_panel)(w, !is_a, p, chunk, mine + (p - p0) * own_stride);
     for (ptrdiff_t s = first; s < last; s++)
         for (ptrdiff_t p = p0; p < p1; p++) {
-            const real *sp = packed + (s - first) * shared_stride, *pp = mine + (p - p0) * own_stride;
-            FN(gemm_cell)(w, is_a ? s : p, is_a ? p : s, chunk, is_a ? sp : pp, is_a ? pp : sp);
+            FN(gemm_strip) x = FN(gemm_find)(w, is_a, s, chunk, packed + (s - first) * shared_stride);
+            FN(gemm_strip) y = FN(gemm_find)(w, !is_a, p, chunk, mine + (p - p0) * own_stride);
+            FN(gemm_cell)(w, is_a ? s : p, is_a ? p : s, chunk, is_a ? x : y, is_a ? y : x);
         }
 }
 

@@ -108,6 +108,8 @@ typedef struct {
     size_t bytes;                /* scratch a worker */
 } pool_plan;
 
+typedef void (*pool_work)(const pool_plan *p, ptrdiff_t lo, ptrdiff_t hi, void *memory); /* on units lo..hi-1 */
+
 INLINE ptrdiff_t reach(const pool_axis *a) { return a->dilation * (a->kernel - 1) + 1; }
 
 /* the widest window of an axis, in taps */
@@ -207,7 +209,7 @@ INLINE ptrdiff_t cells_out(const pool_plan *p) { return p->d.out * p->h.out * p-
 INLINE ptrdiff_t blocks_of(const pool_plan *p) { return ceil_div(p->units, p->block); }
 
 /* one worker: `work` on blocks of units until none is left */
-static void work_blocks(pool_plan *p, void (*work)(const pool_plan *, ptrdiff_t, ptrdiff_t, void *), void *memory)
+static void work_blocks(pool_plan *p, pool_work work, void *memory)
 {
     for (;;) {
         ptrdiff_t b = __atomic_fetch_add(&p->next, 1, __ATOMIC_RELAXED);

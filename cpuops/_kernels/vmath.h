@@ -1,7 +1,27 @@
-/* vmath.h: vector mathematics on `vec`, for float and double, one source for all levels. Include after simd.h. */
+/* vmath.h: vector mathematics on `vec`, float and double, one source for all levels. Include after simd.h.
+ *
+ * Every word takes any value: subnormal arguments and results are kept (rounded once), infinities give the limit, a NaN
+ * gives a NaN, and the sign of zero is the function's. Nothing branches on the data, and a lane's bits depend on that
+ * lane alone.
+ *
+ *   vexp vexpm1 vlog vlog1p vtanh vsigmoid verf
+ *   vnormcdf     Phi(x), relatively accurate in the lower tail        vnormpdf   exp(-x*x/2)/sqrt(2*pi)
+ *   vgelu        x*Phi(x), likewise (-0 at -inf)                      vgelu_tanh x*sigmoid(2*sqrt(2/pi)*(x + 0.044715*x^3))
+ *   vsilu        x*sigmoid(x) (-0 at -inf)
+ *   vsoftplus    log(1 + exp(x)) = max(x, 0) + log1p(exp(-|x|))       vlogsigmoid  -vsoftplus(-x)
+ *
+ * Largest error found, in units of the last place of the exact value (@SWEEP@):
+ *
+@TABLE@
+ *
+ * How two ulp are kept where there is no fused multiply-add (v2): multiples of ln 2 are subtracted in two parts, the first
+ * exact; sums that are divided by, or multiplied afterwards, carry the part their rounding lost; squares and products in
+ * an exponent are taken with their error term. Normal-distribution tails of floats are computed in double.
+ */
 #ifndef CPUOPS_VMATH_H
 #define CPUOPS_VMATH_H
 #include "simd.h"
+
 #define vexp FN(vexp)
 #define vexpm1 FN(vexpm1)
 #define vlog FN(vlog)
@@ -16,6 +36,76 @@
 #define vlogsigmoid FN(vlogsigmoid)
 #define vnormcdf FN(vnormcdf)
 #define vnormpdf FN(vnormpdf)
+
+/* ---- float vectors as two double vectors, lanes in order ---- */
+#if SIMD_AVX512
+INLINE vec_f64 vwiden_lo(vec_f32 a) { return (vec_f64)_mm512_cvtps_pd(_mm512_castps512_ps256((__m512)a)); }
+INLINE vec_f64 vwiden_hi(vec_f32 a) { return (vec_f64)_mm512_cvtps_pd(_mm512_extractf32x8_ps((__m512)a, 1)); }
+INLINE vec_f32 vnarrow(vec_f64 lo, vec_f64 hi)
+{
+    __m512 r = _mm512_castps256_ps512(_mm512_cvtpd_ps((__m512d)lo));
+    return (vec_f32)_mm512_insertf32x8(r, _mm512_cvtpd_ps((__m512d)hi), 1);
+}
+#elif SIMD_AVX2
+INLINE vec_f64 vwiden_lo(vec_f32 a) { return (vec_f64)_mm256_cvtps_pd(_mm256_castps256_ps128((__m256)a)); }
+INLINE vec_f64 vwiden_hi(vec_f32 a) { return (vec_f64)_mm256_cvtps_pd(_mm256_extractf128_ps((__m256)a, 1)); }
+INLINE vec_f32 vnarrow(vec_f64 lo, vec_f64 hi)
+{
+    return (vec_f32)_mm256_set_m128(_mm256_cvtpd_ps((__m256d)hi), _mm256_cvtpd_ps((__m256d)lo));
+}
+#elif defined(__SSE2__)
+INLINE vec_f64 vwiden_lo(vec_f32 a) { return (vec_f64)_mm_cvtps_pd((__m128)a); }
+INLINE vec_f64 vwiden_hi(vec_f32 a) { return (vec_f64)_mm_cvtps_pd(_mm_movehl_ps((__m128)a, (__m128)a)); }
+INLINE vec_f32 vnarrow(vec_f64 lo, vec_f64 hi)
+{
+    return (vec_f32)_mm_movelh_ps(_mm_cvtpd_ps((__m128d)lo), _mm_cvtpd_ps((__m128d)hi));
+}
+#else
+INLINE vec_f64 vwiden_lo(vec_f32 a)
+{
+    vec_f64 r;
+    for (int i = 0; i < LANES_f64; i++)
+        r[i] = (double)a[i];
+    return r;
+}
+INLINE vec_f64 vwiden_hi(vec_f32 a)
+{
+    vec_f64 r;
+    for (int i = 0; i < LANES_f64; i++)
+        r[i] = (double)a[LANES_f64 + i];
+    return r;
+}
+INLINE vec_f32 vnarrow(vec_f64 lo, vec_f64 hi)
+{
+    vec_f32 r;
+    for (int i = 0; i < LANES_f64; i++) {
+        r[i] = (float)lo[i];
+        r[LANES_f64 + i] = (float)hi[i];
+    }
+    return r;
+}
+#endif
+
+/* ---- parts of vmath_real.h ---- */
+typedef uint32_t vm_bits_f32 __attribute__((vector_size(SIMD_BYTES)));
+typedef uint64_t vm_bits_f64 __attribute__((vector_size(SIMD_BYTES)));
+#define vm_bits FN(vm_bits)
+#define vm_pow2 FN(vm_pow2)
+#define vm_scale FN(vm_scale)
+#define vm_product FN(vm_product)
+#define vm_square FN(vm_square)
+#define vm_polynomial FN(vm_polynomial)
+#define vm_reduced FN(vm_reduced)
+#define vm_exp_reduce FN(vm_exp_reduce)
+#define vm_exp_tail FN(vm_exp_tail)
+#define vm_exp_m1 FN(vm_exp_m1)
+#define vm_expm1 FN(vm_expm1)
+#define vm_logistic FN(vm_logistic)
+#define vm_log_parts FN(vm_log_parts)
+#define vm_log_sum FN(vm_log_sum)
+#define vm_normal_tail FN(vm_normal_tail)
+#define vm_exp_square FN(vm_exp_square)
+
 #define REAL_BODY "vmath_real.h"
 #include "for_each_real.h"
 #endif

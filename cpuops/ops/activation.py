@@ -26,19 +26,15 @@ def _gelu_formula(op, approximate):
     return {"none": "gelu", "tanh": "gelu_tanh"}[_check.choice(op, "approximate", approximate, ("none", "tanh"))]
 
 
-def _prelu_operands(op, x, weight, output_grad=None):
-    """(x, weight, output_grad, channels a row index runs over, elements a channel)"""
-    names, values = ("x", "weight"), (x, weight)
-    if output_grad is not None:
-        names, values = (*names, "output_grad"), (*values, output_grad)
+def _prelu_operands(op, names, values):
+    """The operands, the first two x and weight."""
     x, weight, *rest = _check.required(op, names, values)
     _check.rank(op, "weight", weight, 0, 1)
     channels = x.shape[1] if x.ndim > 1 else 1
     if weight.size not in (1, channels):
-        raise ShapeError(
-            message(op, "weight", f"of shape {weight.shape}", f"one slope, or one for each of x's {channels} channels (axis 1)")
-        )
-    return x, weight, rest[0] if rest else None
+        expected = f"one slope, or one for each of x's {channels} channels (axis 1)"
+        raise ShapeError(message(op, "weight", f"of shape {weight.shape}", expected))
+    return x, weight, *rest
 
 
 def _prelu_steps(x, weight):
@@ -288,7 +284,7 @@ class Activation:
         -----
         He et al. 2015, eq. 1.
         """
-        xa, w, _ = _prelu_operands("prelu", x, weight)
+        xa, w = _prelu_operands("prelu", ("x", "weight"), (x, weight))
         out = _alloc.output("prelu", out, xa.shape, xa.dtype, (x, weight), (x,))
         dims, xs, ws = _prelu_steps(xa, w)
         self._run("elementwise.binary", xa.dtype, cost("prelu", xa.size), BINARY["prelu"], xa, 0, w, 0, out, dims, xs, ws)
@@ -336,7 +332,8 @@ def _sigmoid(z):
 def _gelu_slope(backend, x):
     """Φ(x) + x φ(x)"""
     x = np.clip(x, -1000, 1000)
-    return (1 + backend.erf(x / x.dtype.type(np.sqrt(2)))) / 2 + x * np.exp(-x * x / 2) / np.sqrt(2 * np.pi)
+    z = np.asarray(x / x.dtype.type(np.sqrt(2)))
+    return (1 + backend.erf(z)) / 2 + x * np.exp(-x * x / 2) / np.sqrt(2 * np.pi)
 
 
 def _gelu_tanh_slope(x):
@@ -564,7 +561,7 @@ class ActivationGradients:
             `output_grad` has not x's shape, or `weight` has neither 1 nor C entries.
         """
         op = "prelu_backward"
-        xa, w, g = _prelu_operands(op, x, weight, output_grad)
+        xa, w, g = _prelu_operands(op, ("x", "weight", "output_grad"), (x, weight, output_grad))
         _check.shape(op, "output_grad", g, xa.shape, "the shape of x")
         x_grad, each = self._prelu_backward(g, xa, w)
         kept = () if w.size == 1 else (1,)

@@ -54,12 +54,8 @@ def pair_backward(lhs_slope, rhs_slope):
 
 
 def half_on_ties(won):
-    """1 where the operand won, 1/2 where both are equal, NaN where either is NaN."""
-
-    def slope(a, b):
-        return keep_nan(a + b, np.where(a == b, 0.5, won(a, b).astype(np.float64)))
-
-    return slope
+    """1 where the operand won, 1/2 where both are equal."""
+    return lambda a, b: np.where(a == b, 0.5, won(a, b).astype(np.float64))
 
 
 add = quiet(lambda lhs, rhs: np.add(lhs, rhs))

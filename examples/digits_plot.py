@@ -1,0 +1,67 @@
+"""The picture that train_digits.py leaves: how the training went, and the images that it still misreads."""
+
+import matplotlib
+
+matplotlib.use("Agg")  # draws to files, without a display
+
+import numpy as np  # noqa: E402
+from matplotlib import pyplot as plt  # noqa: E402
+from matplotlib.ticker import PercentFormatter  # noqa: E402
+
+COLUMNS, MOST_ROWS = 8, 5
+BLUE, ORANGE, GREY = "#1f5fa8", "#d9660a", "#777777"
+
+
+def draw(path, data, run):
+    """Save the learning curves and a sheet of misread images, the surest mistakes first, as one PNG."""
+    figure = plt.figure(figsize=(14, 6.2), layout="constrained")
+    left, right = figure.subfigures(1, 2, width_ratios=(1, 1.35), wspace=0.03)
+    draw_curves(left, run)
+    draw_misread(right, data, run.probabilities)
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def draw_curves(figure, run):
+    """Loss of each step (faint) and its mean over an epoch; held-out accuracy after each epoch, in a panel of its own."""
+    epochs = len(run.accuracies)
+    step = (np.arange(len(run.losses)) + 1) * epochs / len(run.losses)
+    means = np.reshape(run.losses, (epochs, -1)).mean(axis=1)
+    after = np.arange(1, epochs + 1)
+
+    upper, lower = figure.subplots(2, 1, sharex=True)
+    upper.plot(step, run.losses, color=BLUE, alpha=0.25, linewidth=0.8, label="each step")
+    upper.plot(after - 0.5, means, "o-", color=BLUE, markersize=4, label="mean of the epoch")
+    upper.set_yscale("log")
+    upper.set_ylabel("training loss")
+    upper.legend(frameon=False)
+    lower.plot(after, run.accuracies, "o-", color=ORANGE, markersize=4)
+    lower.annotate(f"{run.accuracies[-1]:.1%}", (epochs, run.accuracies[-1]), (0, -16), textcoords="offset points",
+                   ha="center", color=ORANGE, weight="bold")
+    lower.yaxis.set_major_formatter(PercentFormatter(1))
+    lower.set_ylabel("held-out accuracy")
+    lower.set_xlabel("epoch")
+    lower.margins(y=0.2)
+    for axes in (upper, lower):
+        axes.grid(alpha=0.25)
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.suptitle(f"{run.name}, {run.threads} thread{'s' if run.threads > 1 else ''}: "
+                    f"{run.images / run.seconds:,.0f} images a second")
+
+
+def draw_misread(figure, data, probabilities):
+    read = probabilities.argmax(axis=1)
+    wrong = np.flatnonzero(read != data.test_labels)
+    shown = wrong[np.argsort(-probabilities[wrong, read[wrong]], kind="stable")][:COLUMNS * MOST_ROWS]
+    count = f"{len(wrong)} of {len(read):,} held-out images misread"
+    figure.suptitle(count + (f", the {len(shown)} surest shown" if len(shown) < len(wrong) else ""))
+    if not len(shown):
+        return
+    grid = figure.subplots(-(-len(shown) // COLUMNS), COLUMNS, squeeze=False)
+    for axes in grid.flat:
+        axes.set_axis_off()
+    for axes, i in zip(grid.flat, shown, strict=False):
+        axes.imshow(data.test_images[i, 0], cmap="gray_r")
+        axes.set_title(f"{data.classes[read[i]]}  {probabilities[i, read[i]]:.0%}", color=ORANGE, fontsize=10)
+        axes.text(0.5, -0.03, f"is {data.classes[data.test_labels[i]]}", transform=axes.transAxes, ha="center", va="top",
+                  color=GREY, fontsize=9)

@@ -1,0 +1,187 @@
+"""Small inputs with their right values, from public bug reports and test suites (tests/data/cases.json says which)."""
+
+import json
+import os
+
+import cpuops
+import numpy as np
+import pytest
+from support import Failures
+from table.base import parts
+from test_nan import test_the_floating_point_mode_is_left_alone as check_mode
+
+with open(os.path.join(os.path.dirname(__file__), "data", "cases.json"), encoding="utf-8") as _file:
+    CASES = json.load(_file)["cases"]
+
+# Operations that are still to be written. Whoever adds one takes it off this list; until then a test says so.
+TO_COME = (
+    "attention attention_backward attention_with_logsumexp ctc_loss ctc_loss_backward deform_conv2d deform_conv2d_backward fold4d unfold4d interpolate interpolate_backward "
+    "conv_transpose1d conv_transpose1d_backward conv_transpose1d_x_backward conv_transpose1d_weight_backward conv_transpose1d_bias_backward "
+    "conv_transpose2d conv_transpose2d_backward conv_transpose2d_x_backward conv_transpose2d_weight_backward conv_transpose2d_bias_backward conv_transpose3d"
+).split()
+
+
+def array_of(entry, dtype):
+    """The entry's array; floating ones in the dtype of the run."""
+    if entry is None:
+        return None
+    kind = dtype if entry["dtype"] == "float" else entry["dtype"]
+    words = {"nan": np.nan, "inf": np.inf, "-inf": -np.inf}
+    return np.array([words.get(v, v) if isinstance(v, str) else v for v in entry["data"]], kind).reshape(entry["shape"])
+
+
+# ---------------------------------------------------------------- how an operand lies in memory
+
+
+def every_second(a, axes):
+    """The values of a, with gaps along the last axes."""
+    wide = np.full([2 * n if i >= a.ndim - axes else n for i, n in enumerate(a.shape)], 77, a.dtype)
+    view = wide[tuple(slice(None, None, 2) if i >= a.ndim - axes else slice(None) for i in range(a.ndim))]
+    view[...] = a
+    return view
+
+
+def backwards(a):
+    turn = tuple(slice(None, None, -1) if n > 1 else slice(None) for n in a.shape)
+    return a[turn].copy()[turn]
+
+
+def frozen(a):
+    a = a.copy()
+    a.setflags(write=False)
+    return a
+
+
+LAYOUTS = {
+    "every second cell": lambda a: every_second(a, 2),
+    "strided view": lambda a: every_second(a, 1),
+    "negative stride": backwards,
+    "read-only": frozen,
+    "stride 0 to (1,1,2,3)": lambda a: np.broadcast_to(a, (1, 1, 2, 3)),
+}
+
+
+def tuples(value):
+    """Options as Python has them: JSON knows lists only."""
+    return tuple(tuples(v) for v in value) if isinstance(value, list) else value
+
+
+def call(backend, case, dtype, out=None):
+    inputs = {k: array_of(v, dtype) for k, v in case.get("inputs", {}).items()}
+    for name, layout in case.get("layout", {}).items():
+        inputs[name] = LAYOUTS[layout](inputs[name])
+    options = {k: tuples(v) for k, v in case.get("options", {}).items()}
+    if out == "x":
+        options["out"] = inputs["x"]
+    elif out == "buffer of NaN":
+        expected = case["expected"]["output"]
+        options["out"] = np.full(expected["shape"], np.nan, dtype)
+    elif out == "shifted overlap":
+        block = np.zeros(inputs["x"].size + 1, dtype)
+        block[:-1] = inputs["x"]
+        inputs["x"], options["out"] = block[:-1], block[1:]
+    result = getattr(backend, case["op"])(**inputs, **options)
+    assert "out" not in options or result is options["out"]
+    return result
+
+
+def fields_of(result):
+    return result._asdict() if hasattr(result, "_asdict") else {"output": result}
+
+
+def close(got, want, rtol, atol):
+    got, want = np.asarray(got, np.float64), np.asarray(want, np.float64)
+    if got.shape != want.shape:
+        return False
+    finite = np.isfinite(want)
+    with np.errstate(invalid="ignore"):
+        near = np.abs(got - want) <= atol + rtol * np.abs(want)
+    return bool(np.where(finite, near, (got == want) | (np.isnan(got) & np.isnan(want))).all())
+
+
+def judge(failures, backend, case, expected_fields=None):
+    for dtype, tolerance in case["dtypes"].items():
+        what = f"{case['op']} on {backend!r} in {dtype} ({case['source']}: {case['note']})"
+        if "raises" in case:
+            try:
+                call(backend, case, dtype, case.get("out"))
+                failures.check(False, f"{what}: accepted")
+            except Exception as error:
+                failures.check(isinstance(error, getattr(cpuops, case["raises"])), f"{what}: {type(error).__name__}: {error}")
+            continue
+        found = fields_of(call(backend, case, dtype, case.get("out")))
+        for field, entry in case["expected"].items():
+            got = found[field]
+            if entry is None:
+                failures.check(got is None, f"{what}: {field} is {got!r}, expected None")
+                continue
+            want = array_of(entry, dtype)
+            failures.check(got is not None and got.dtype == want.dtype, f"{what}: {field} is {got!r:.60}")
+            failures.check(close(got, want, tolerance["rtol"], tolerance["atol"]), f"{what}: {field} is {got!r}, expected {want!r}")
+
+
+def plain(case):
+    return "property" not in case and case["op"] not in TO_COME
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if plain(c)], ids=lambda case: case["id"])
+def test_case(case, serial, eager):
+    failures = Failures()
+    for backend in (serial, eager):
+        judge(failures, backend, case)
+    failures.raise_any()
+
+
+# ---------------------------------------------------------------- statements that are checked in code
+
+
+def product_gradients(forward, backward):
+    """Gradients to a and b of the sum of f(a·b)·b."""
+
+    def run(backend, a, b):
+        c = backend.matmul(a, b)
+        y = forward(backend, c)
+        z = backend.matmul(y, b)
+        y_grad, b_grad = backend.matmul_backward(np.ones_like(z), y, b)
+        a_grad, more = backend.matmul_backward(backward(backend, y_grad, c, y), a, b)
+        return {"a_grad": a_grad, "b_grad": b_grad + more}
+
+    return run
+
+
+PRODUCTS = {
+    "burn:softmax:backward:test_softmax_grad": product_gradients(lambda b, c: b.softmax(c, axis=1), lambda b, g, c, y: b.softmax_backward(g, y, axis=1)),
+    "burn:log_softmax:backward:test_log_softmax_grad": product_gradients(lambda b, c: b.log_softmax(c, axis=1), lambda b, g, c, y: b.log_softmax_backward(g, y, axis=1)),
+    "burn:relu:backward:should_diff_relu": product_gradients(lambda b, c: b.relu(c), lambda b, g, c, y: b.relu_backward(g, c)),
+}
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if c["id"] in PRODUCTS], ids=lambda case: case["id"])
+def test_gradients_through_products(case, backend):
+    for dtype, tolerance in case["dtypes"].items():
+        got = PRODUCTS[case["id"]](backend, *(array_of(case["inputs"][k], dtype) for k in ("a", "b")))
+        for field, entry in case["expected"].items():
+            assert close(got[field], array_of(entry, dtype), tolerance["rtol"], tolerance["atol"]), (dtype, field, got[field])
+
+
+def test_the_tail_that_no_window_reaches(dtype, backend):
+    """burn:property:conv1d:tail: length 11, kernel 4, stride 4 leaves three cells without gradient."""
+    grad = backend.conv1d_x_backward(np.ones((2, 3, 11), dtype), np.ones((4, 3, 4), dtype), np.ones((2, 4, 2), dtype), stride=4)
+    assert grad.shape == (2, 3, 11) and (grad[..., :8] == 4).all() and (grad[..., 8:] == 0).all()
+
+
+CHECKED_ELSEWHERE = {"prop-import-leaves-fpu-alone": check_mode, "burn:property:conv1d:tail": test_the_tail_that_no_window_reaches}
+
+
+def test_no_case_is_left_out():
+    """Every case is run, or its operation is to come."""
+    for case in CASES:
+        run = plain(case) or case["id"] in PRODUCTS or case["id"] in CHECKED_ELSEWHERE
+        assert run != (case["op"] in TO_COME), case["id"]
+
+
+@pytest.mark.parametrize("name", TO_COME)
+def test_to_come(name):
+    """An operation that has come is no longer listed."""
+    assert not hasattr(cpuops.CpuBackend, name), f"{name} exists: take it off TO_COME, so that its cases run"
+    assert any(case["op"] == name for case in CASES), f"no case waits for {name}"
