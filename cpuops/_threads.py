@@ -11,6 +11,7 @@ import warnings
 from operator import index
 
 from . import _omp
+from ._contention import crowded
 from .errors import ArgumentError, message, shown
 
 __all__ = ["checked_num_threads", "default_num_threads", "threads_for", "usable_cpus", "work"]
@@ -56,9 +57,10 @@ def threads_for(cost_ns, num_threads):
     """Return the thread count of a call: 1, or the backend's whole number where the work is worth it.
 
     Nothing in between: libgomp ends and starts threads whenever the size of a team changes. A limit in force in the
-    calling thread (an OpenMP maximum below the one found at load) caps the number.
+    calling thread (an OpenMP maximum below the one found at load) caps the number, and where other threads have
+    taken the CPUs, one thread is faster (`_contention`).
     """
-    if cost_ns < THREADING_NS or num_threads == 1:
+    if cost_ns < THREADING_NS or num_threads == 1 or crowded():
         return 1
     allowed = _omp.max_threads()
     if allowed < _max_at_load and allowed < num_threads:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 FASHION_FOLDER = Path("/usr/share/datasets/fashion-mnist")
-FASHION_CLASSES = "T-shirt trouser pullover dress coat sandal shirt sneaker bag boot".split()
+FASHION_CLASSES = ["T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "boot"]
 DIGIT_CLASSES = [str(digit) for digit in range(10)]
 
 
@@ -30,7 +30,10 @@ class Dataset(NamedTuple):
 
 def load(name, cache_folder):
     """Load one of SOURCES by name; text files are parsed once and then kept as .npy in cache_folder."""
-    return SOURCES[name](Path(cache_folder))
+    try:
+        return SOURCES[name](Path(cache_folder))
+    except (OSError, EOFError, ValueError) as problem:
+        raise DataError(f"{name} cannot be read: {problem}") from problem
 
 
 def load_mnist(cache_folder):
@@ -49,8 +52,7 @@ def load_digits(cache_folder):
 
 def load_fashion(cache_folder):
     """Load the 60,000 + 10,000 Fashion-MNIST images in Debian's package dataset-fashion-mnist."""
-    files = [FASHION_FOLDER / f"{part}-{kind}-ubyte.gz"
-             for part in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")]
+    files = [FASHION_FOLDER / f"{part}-{kind}-ubyte.gz" for part in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")]
     if missing := [file for file in files if not file.is_file()]:
         raise DataError(f"{missing[0]} is not there; get it with: apt-get install dataset-fashion-mnist")
     return standardised("Fashion-MNIST", FASHION_CLASSES, *map(read_idx, files))
@@ -116,5 +118,6 @@ def standardised(title, classes, train_images, train_labels, test_images, test_l
     def scaled(images):
         return ((images[:, np.newaxis] - mean) / deviation).astype(np.float32)
 
-    return Dataset(title, classes, scaled(train_images), train_labels.astype(np.int64),
-                   scaled(test_images), test_labels.astype(np.int64))
+    return Dataset(
+        title, classes, scaled(train_images), train_labels.astype(np.int64), scaled(test_images), test_labels.astype(np.int64)
+    )

@@ -4,11 +4,11 @@ import matplotlib
 
 matplotlib.use("Agg")  # draws to files, without a display
 
-import numpy as np  # noqa: E402
-from matplotlib import pyplot as plt  # noqa: E402
-from matplotlib.ticker import PercentFormatter  # noqa: E402
+import numpy as np
+from matplotlib import pyplot as plt
+from matplotlib.ticker import PercentFormatter
 
-COLUMNS, MOST_ROWS = 8, 5
+COLUMNS, MOST_ROWS = 7, 4
 BLUE, ORANGE, GREY = "#1f5fa8", "#d9660a", "#777777"
 
 
@@ -36,23 +36,31 @@ def draw_curves(figure, run):
     upper.set_ylabel("training loss")
     upper.legend(frameon=False)
     lower.plot(after, run.accuracies, "o-", color=ORANGE, markersize=4)
-    lower.annotate(f"{run.accuracies[-1]:.1%}", (epochs, run.accuracies[-1]), (0, -16), textcoords="offset points",
-                   ha="center", color=ORANGE, weight="bold")
-    lower.yaxis.set_major_formatter(PercentFormatter(1))
+    lower.annotate(
+        f"{run.accuracies[-1]:.1%}",
+        (epochs, run.accuracies[-1]),
+        (0, -16),
+        textcoords="offset points",
+        ha="center",
+        color=ORANGE,
+        weight="bold",
+    )
+    lower.yaxis.set_major_formatter(PercentFormatter(1, decimals=1))
     lower.set_ylabel("held-out accuracy")
     lower.set_xlabel("epoch")
     lower.margins(y=0.2)
     for axes in (upper, lower):
         axes.grid(alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)
-    figure.suptitle(f"{run.name}, {run.threads} thread{'s' if run.threads > 1 else ''}: "
-                    f"{run.images / run.seconds:,.0f} images a second")
+    figure.suptitle(
+        f"{run.name}, {run.threads} thread{'s' if run.threads > 1 else ''}: {run.images / run.seconds:,.0f} images a second"
+    )
 
 
 def draw_misread(figure, data, probabilities):
     read = probabilities.argmax(axis=1)
     wrong = np.flatnonzero(read != data.test_labels)
-    shown = wrong[np.argsort(-probabilities[wrong, read[wrong]], kind="stable")][:COLUMNS * MOST_ROWS]
+    shown = wrong[np.argsort(-probabilities[wrong, read[wrong]], kind="stable")][: COLUMNS * MOST_ROWS]
     count = f"{len(wrong)} of {len(read):,} held-out images misread"
     figure.suptitle(count + (f", the {len(shown)} surest shown" if len(shown) < len(wrong) else ""))
     if not len(shown):
@@ -60,8 +68,17 @@ def draw_misread(figure, data, probabilities):
     grid = figure.subplots(-(-len(shown) // COLUMNS), COLUMNS, squeeze=False)
     for axes in grid.flat:
         axes.set_axis_off()
+        axes.set_anchor("N")
     for axes, i in zip(grid.flat, shown, strict=False):
         axes.imshow(data.test_images[i, 0], cmap="gray_r")
         axes.set_title(f"{data.classes[read[i]]}  {probabilities[i, read[i]]:.0%}", color=ORANGE, fontsize=10)
-        axes.text(0.5, -0.03, f"is {data.classes[data.test_labels[i]]}", transform=axes.transAxes, ha="center", va="top",
-                  color=GREY, fontsize=9)
+        axes.text(
+            0.5,
+            -0.03,
+            f"is {data.classes[data.test_labels[i]]}",
+            transform=axes.transAxes,
+            ha="center",
+            va="top",
+            color=GREY,
+            fontsize=9,
+        )

@@ -5,10 +5,11 @@ import sys
 
 sys.path.insert(0, os.path.dirname(__file__))
 
-import cpuops
 import pytest
 from support import DTYPES, Eager
 from table import ROWS
+
+import cpuops
 
 
 def pytest_generate_tests(metafunc):

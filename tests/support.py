@@ -2,9 +2,10 @@
 
 import zlib
 
-import cpuops
 import numpy as np
 from table.base import parts
+
+import cpuops
 
 DTYPES = ("float32", "float64")
 
@@ -108,7 +109,9 @@ def difference(got, want, scale, rtol, dtype):
             want = want.astype(got.dtype).astype(np.float64)  # a float32 overflow is an infinity
             exact = got.astype(np.float64)
             bound = rtol * np.broadcast_to(scale, want.shape) + 4 * np.finfo(got.dtype).smallest_subnormal
-            agree = np.where(np.isfinite(want), np.abs(exact - want) <= bound, (exact == want) | (np.isnan(exact) & np.isnan(want)))
+            agree = np.where(
+                np.isfinite(want), np.abs(exact - want) <= bound, (exact == want) | (np.isnan(exact) & np.isnan(want))
+            )
         wrong = ~agree
     if not wrong.any():
         return None
@@ -228,5 +231,17 @@ def one_repeated(a):
 
 LAYOUTS = {
     f.__name__: f
-    for f in (apart, first_apart, negative, fortran, swapped_axes, misaligned, other_byte_order, read_only, odd_bytes_apart, first_repeated, one_repeated)
+    for f in (
+        apart,
+        first_apart,
+        negative,
+        fortran,
+        swapped_axes,
+        misaligned,
+        other_byte_order,
+        read_only,
+        odd_bytes_apart,
+        first_repeated,
+        one_repeated,
+    )
 }

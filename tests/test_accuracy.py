@@ -20,7 +20,11 @@ def units(got, want, dtype):
         error = np.where((got == want) | (np.isnan(got) & np.isnan(want)), 0, error)
         beyond = np.abs(want) > np.asarray(info.max, want.dtype)
         edge = beyond & (np.sign(got) == np.sign(want)) & (np.isinf(got) | (np.abs(got) == info.max))
-        near = np.isinf(got) & (np.abs(want) > np.asarray(info.max, want.dtype) * (1 - 2 * info.eps)) & (np.sign(got) == np.sign(want))
+        near = (
+            np.isinf(got)
+            & (np.abs(want) > np.asarray(info.max, want.dtype) * (1 - 2 * info.eps))
+            & (np.sign(got) == np.sign(want))
+        )
         error = np.where(edge, 0, np.where(near, 1, error))
         error = np.where(np.isnan(got) != np.isnan(want), np.inf, error)
     return error.astype(np.float64)
@@ -28,10 +32,12 @@ def units(got, want, dtype):
 
 # where a function bends, over- or underflows
 EDGES = {
-    "exp": (-104, 89), "expm1": (-20, 89), "log": (0, 4), "log1p": (-1, 3), "tanh": (-10, 10), "sigmoid": (-104, 104), "erf": (-4.5, 4.5), "gelu": (-15, 8), "silu": (-104, 20), "softplus": (-104, 20),
+    "exp": (-104, 89), "expm1": (-20, 89), "log": (0, 4), "log1p": (-1, 3), "tanh": (-10, 10), "sigmoid": (-104, 104),
+    "erf": (-4.5, 4.5), "gelu": (-15, 8), "silu": (-104, 20), "softplus": (-104, 20),
 }  # fmt: skip
 EDGES64 = {
-    "exp": (-745, 710), "expm1": (-40, 710), "log": (0, 4), "log1p": (-1, 3), "tanh": (-20, 20), "sigmoid": (-745, 710), "erf": (-6, 6), "gelu": (-37, 8), "silu": (-745, 40), "softplus": (-745, 40),
+    "exp": (-745, 710), "expm1": (-40, 710), "log": (0, 4), "log1p": (-1, 3), "tanh": (-20, 20), "sigmoid": (-745, 710),
+    "erf": (-6, 6), "gelu": (-37, 8), "silu": (-745, 40), "softplus": (-745, 40),
 }  # fmt: skip
 
 
@@ -53,7 +59,9 @@ def test_units_float32(row, options, backend):
     want = np.asarray(getattr(oracle, row.name)(x.astype(np.float64), **options))
     error = units(getattr(backend, row.name)(x, **options), want, np.float32)
     worst = int(error.argmax())
-    assert error[worst] <= row.ulp["float32"], f"{error[worst]:.3g} units at {x[worst]!r}; {int((error > row.ulp['float32']).sum())} of {x.size} beyond"
+    assert error[worst] <= row.ulp["float32"], (
+        f"{error[worst]:.3g} units at {x[worst]!r}; {int((error > row.ulp['float32']).sum())} of {x.size} beyond"
+    )
 
 
 test_units_float32.rows = lambda row: row.ulp is not None
@@ -108,7 +116,10 @@ def test_more_ones_than_a_float32_counts(backend):
     assert float(backend.reduce_mean(ones)) == 1
     assert float(backend.reduce_sum(ones.reshape(-1, 1), axis=0)[0]) == count
     assert float(backend.linear_bias_backward(ones.reshape(-1, 1))[0]) == count
-    assert float(backend.conv1d_bias_backward(np.ones((1, 1, 1), np.float32), np.ones(1, np.float32), ones.reshape(1, 1, -1))[0]) == count
+    assert (
+        float(backend.conv1d_bias_backward(np.ones((1, 1, 1), np.float32), np.ones(1, np.float32), ones.reshape(1, 1, -1))[0])
+        == count
+    )
     assert float(backend.add_backward(ones, ones, np.ones(1, np.float32))[1][0]) == count
 
 
@@ -124,8 +135,17 @@ def test_sums_far_from_zero(axis, backend):
             total = np.asarray(wide.sum(axis))
             count = wide.size / total.size
             bound = 2 * EPS * np.abs(wide).sum(axis)
-            failures.check((np.abs(backend.reduce_sum(x, axis=axis) - total) <= np.maximum(EPS * np.abs(total), bound * 1e-3)).all(), f"reduce_sum {shape} at {offset}")
-            failures.check((np.abs(backend.reduce_mean(x, axis=axis) - total / count) <= np.maximum(EPS * np.abs(total), bound * 1e-3) / count).all(), f"reduce_mean {shape} at {offset}")
+            failures.check(
+                (np.abs(backend.reduce_sum(x, axis=axis) - total) <= np.maximum(EPS * np.abs(total), bound * 1e-3)).all(),
+                f"reduce_sum {shape} at {offset}",
+            )
+            failures.check(
+                (
+                    np.abs(backend.reduce_mean(x, axis=axis) - total / count)
+                    <= np.maximum(EPS * np.abs(total), bound * 1e-3) / count
+                ).all(),
+                f"reduce_mean {shape} at {offset}",
+            )
     failures.raise_any()
 
 
@@ -134,7 +154,10 @@ def test_float64_sums_are_pairwise(backend):
     x = seeded("pairwise").random(1_000_003)
     exact = math.fsum(x)
     assert abs(float(backend.reduce_sum(x)) - exact) <= 40 * np.finfo(np.float64).eps * exact
-    assert abs(float(backend.reduce_sum(np.ascontiguousarray(x[:, None].repeat(2, 1)), axis=0)[1]) - exact) <= 40 * np.finfo(np.float64).eps * exact
+    assert (
+        abs(float(backend.reduce_sum(np.ascontiguousarray(x[:, None].repeat(2, 1)), axis=0)[1]) - exact)
+        <= 40 * np.finfo(np.float64).eps * exact
+    )
     assert abs(float(backend.reduce_mean(np.full(999_983, 0.1))) - 0.1) <= 4 * np.finfo(np.float64).eps
 
 
@@ -208,13 +231,23 @@ def test_batch_statistics(data, dtype, backend):
     variance = ((wide - mean) ** 2).mean(0)
     assert (np.abs(got.mean - mean) <= 2 * eps * np.abs(mean) + 1e-6 * eps * np.abs(wide).max()).all()
     if variance.max() < np.finfo(dtype).max:
-        assert (np.abs(got.variance - variance) <= 1e-5 * variance + 1e-12 * (variance == 0) + np.finfo(dtype).tiny).all(), (got.variance, variance)
+        assert (np.abs(got.variance - variance) <= 1e-5 * variance + 1e-12 * (variance == 0) + np.finfo(dtype).tiny).all(), (
+            got.variance,
+            variance,
+        )
 
 
 def test_given_statistics_are_subtracted_first(backend):
     """x·scale + shift would lose all digits here."""
     x = (1e6 + np.arange(4, dtype=np.float32))[:, None]
-    got = backend.batch_norm(x, np.ones(1, np.float32), np.zeros(1, np.float32), np.array([1e6 + 1.5], np.float32), np.array([1.25], np.float32), EPSILON)
+    got = backend.batch_norm(
+        x,
+        np.ones(1, np.float32),
+        np.zeros(1, np.float32),
+        np.array([1e6 + 1.5], np.float32),
+        np.array([1.25], np.float32),
+        EPSILON,
+    )
     assert np.allclose(got[:, 0], [-1.34164, -0.447212, 0.447212, 1.34164], rtol=1e-5)
 
 

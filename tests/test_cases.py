@@ -3,21 +3,22 @@
 import json
 import os
 
-import cpuops
 import numpy as np
 import pytest
 from support import Failures
-from table.base import parts
 from test_nan import test_the_floating_point_mode_is_left_alone as check_mode
+
+import cpuops
 
 with open(os.path.join(os.path.dirname(__file__), "data", "cases.json"), encoding="utf-8") as _file:
     CASES = json.load(_file)["cases"]
 
 # Operations that are still to be written. Whoever adds one takes it off this list; until then a test says so.
 TO_COME = (
-    "attention attention_backward attention_with_logsumexp ctc_loss ctc_loss_backward deform_conv2d deform_conv2d_backward fold4d unfold4d interpolate interpolate_backward "
-    "conv_transpose1d conv_transpose1d_backward conv_transpose1d_x_backward conv_transpose1d_weight_backward conv_transpose1d_bias_backward "
-    "conv_transpose2d conv_transpose2d_backward conv_transpose2d_x_backward conv_transpose2d_weight_backward conv_transpose2d_bias_backward conv_transpose3d"
+    "attention attention_backward attention_with_logsumexp ctc_loss ctc_loss_backward deform_conv2d deform_conv2d_backward "
+    "fold4d unfold4d interpolate interpolate_backward conv_transpose1d conv_transpose1d_backward conv_transpose1d_x_backward "
+    "conv_transpose1d_weight_backward conv_transpose1d_bias_backward conv_transpose2d conv_transpose2d_backward "
+    "conv_transpose2d_x_backward conv_transpose2d_weight_backward conv_transpose2d_bias_backward conv_transpose3d"
 ).split()
 
 
@@ -117,7 +118,9 @@ def judge(failures, backend, case, expected_fields=None):
                 continue
             want = array_of(entry, dtype)
             failures.check(got is not None and got.dtype == want.dtype, f"{what}: {field} is {got!r:.60}")
-            failures.check(close(got, want, tolerance["rtol"], tolerance["atol"]), f"{what}: {field} is {got!r}, expected {want!r}")
+            failures.check(
+                close(got, want, tolerance["rtol"], tolerance["atol"]), f"{what}: {field} is {got!r}, expected {want!r}"
+            )
 
 
 def plain(case):
@@ -150,8 +153,12 @@ def product_gradients(forward, backward):
 
 
 PRODUCTS = {
-    "burn:softmax:backward:test_softmax_grad": product_gradients(lambda b, c: b.softmax(c, axis=1), lambda b, g, c, y: b.softmax_backward(g, y, axis=1)),
-    "burn:log_softmax:backward:test_log_softmax_grad": product_gradients(lambda b, c: b.log_softmax(c, axis=1), lambda b, g, c, y: b.log_softmax_backward(g, y, axis=1)),
+    "burn:softmax:backward:test_softmax_grad": product_gradients(
+        lambda b, c: b.softmax(c, axis=1), lambda b, g, c, y: b.softmax_backward(g, y, axis=1)
+    ),
+    "burn:log_softmax:backward:test_log_softmax_grad": product_gradients(
+        lambda b, c: b.log_softmax(c, axis=1), lambda b, g, c, y: b.log_softmax_backward(g, y, axis=1)
+    ),
     "burn:relu:backward:should_diff_relu": product_gradients(lambda b, c: b.relu(c), lambda b, g, c, y: b.relu_backward(g, c)),
 }
 
@@ -170,7 +177,10 @@ def test_the_tail_that_no_window_reaches(dtype, backend):
     assert grad.shape == (2, 3, 11) and (grad[..., :8] == 4).all() and (grad[..., 8:] == 0).all()
 
 
-CHECKED_ELSEWHERE = {"prop-import-leaves-fpu-alone": check_mode, "burn:property:conv1d:tail": test_the_tail_that_no_window_reaches}
+CHECKED_ELSEWHERE = {
+    "prop-import-leaves-fpu-alone": check_mode,
+    "burn:property:conv1d:tail": test_the_tail_that_no_window_reaches,
+}
 
 
 def test_no_case_is_left_out():

@@ -2,11 +2,12 @@
 
 import re
 
-import cpuops
 import numpy as np
 import pytest
 from support import Failures
 from table import common_refusals
+
+import cpuops
 
 LONGEST_MESSAGE = 2000
 

@@ -110,8 +110,9 @@ test_default_gradients.rows = has_gradients
 
 def test_backward_ops_is_complete():
     """A default for every gradient of the table, and none of them abstract."""
-    import cpuops
     from table import ROWS
+
+    import cpuops
 
     for row in ROWS.values():
         for gradient in row.gradients:

@@ -9,7 +9,10 @@ from table.base import parts
 
 
 def snapshot(call):
-    return {k: (v.tobytes(), None if v.base is None or not isinstance(v.base, np.ndarray) else v.base.tobytes()) for k, v in call.arrays.items()}
+    return {
+        k: (v.tobytes(), None if v.base is None or not isinstance(v.base, np.ndarray) else v.base.tobytes())
+        for k, v in call.arrays.items()
+    }
 
 
 def compare(failures, method, call, wanted, layout, backends, which=None):

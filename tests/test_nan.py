@@ -46,7 +46,10 @@ def test_special_values_arrive_where_they_must(row, dtype, serial, eager):
                 exact = poisoned.cast(np.float64)
                 with np.errstate(all="ignore"):
                     wanted = row.wanted(exact)
-                    scales = [np.abs(s[np.isfinite(s)]).max(initial=0.0) if np.size(s) else 0.0 for s in map(np.asarray, row.scale(call.cast(np.float64), wanted))]
+                    scales = [
+                        np.abs(s[np.isfinite(s)]).max(initial=0.0) if np.size(s) else 0.0
+                        for s in map(np.asarray, row.scale(call.cast(np.float64), wanted))
+                    ]
                 what = f"{row.name}{call}, {special} in {name} at {list(map(int, at))}"
                 got = result_of(failures, what, poisoned.on, serial, row.name)
                 if got is None:
@@ -80,7 +83,10 @@ def test_a_nan_gradient_arrives_where_it_must(row, dtype, serial, eager):
                 at = np.unravel_index(int(rng.integers(value.size)), value.shape)
                 poisoned = gcall.map(lambda k, v, name=name, at=at: hit(v, at) if k == name else v)
                 wanted = gradient.wanted(poisoned.cast(np.float64))
-                scales = [0.0 if s is None else np.abs(s).max(initial=0.0) for s in gradient.scale(gcall.cast(np.float64), gradient.wanted(gcall.cast(np.float64)))]
+                scales = [
+                    0.0 if s is None else np.abs(s).max(initial=0.0)
+                    for s in gradient.scale(gcall.cast(np.float64), gradient.wanted(gcall.cast(np.float64)))
+                ]
                 what = f"{gradient.name}{gcall}, NaN in {name} at {list(map(int, at))}"
                 got = result_of(failures, what, poisoned.on, serial, gradient.name)
                 if got is None:
@@ -166,8 +172,10 @@ def test_limits(dtype, backend):
     """Values at the infinities."""
     inf, x = np.inf, np.array([np.inf, -np.inf], dtype)
     for name, want in {
-        "exp": (inf, 0), "expm1": (inf, -1), "log": (inf, np.nan), "log1p": (inf, np.nan), "sqrt": (inf, np.nan), "reciprocal": (0, 0), "abs": (inf, inf), "erf": (1, -1),
-        "sigmoid": (1, 0), "tanh": (1, -1), "relu": (inf, 0), "relu6": (6, 0), "softplus": (inf, 0), "hardtanh": (1, -1), "log_sigmoid": (0, -inf), "hard_sigmoid": (1, 0),
+        "exp": (inf, 0), "expm1": (inf, -1), "log": (inf, np.nan), "log1p": (inf, np.nan), "sqrt": (inf, np.nan),
+        "reciprocal": (0, 0), "abs": (inf, inf), "erf": (1, -1),
+        "sigmoid": (1, 0), "tanh": (1, -1), "relu": (inf, 0), "relu6": (6, 0), "softplus": (inf, 0), "hardtanh": (1, -1),
+        "log_sigmoid": (0, -inf), "hard_sigmoid": (1, 0),
         "elu": (inf, -1), "celu": (inf, -1), "square": (inf, inf), "neg": (-inf, inf),
     }.items():  # fmt: skip
         got = getattr(backend, name)(x)
@@ -250,7 +258,9 @@ def test_maxima_share_nothing(dtype, backend):
     assert backend.reduce_max_backward(np.ones((), dtype), nan)[[0, 1, 2, 3]].tolist() == [0, 1, 0, 0]
 
 
-@pytest.mark.parametrize("name", ["max_pool1d", "max_pool1d_with_indices", "avg_pool1d", "adaptive_max_pool1d", "adaptive_avg_pool1d"])
+@pytest.mark.parametrize(
+    "name", ["max_pool1d", "max_pool1d_with_indices", "avg_pool1d", "adaptive_max_pool1d", "adaptive_avg_pool1d"]
+)
 def test_windows_keep_nan(name, dtype, backend):
     """A NaN reaches every window that sees it, at any place, and no other."""
     x = seeded(name).standard_normal((1, 3, COUNT)).astype(dtype)
@@ -308,10 +318,14 @@ def test_padding_is_skipped(dtype, backend, eager):
                 assert (got[:, 0, 0, 1:-1] == inner).all() and not np.isfinite(got[:, 0, 1:]).any()
                 if channels > 1:
                     assert np.isfinite(got[:, 1:]).all()
-                got = b.conv2d(np.ones((2, 20, 21, channels), dtype), w.transpose(2, 3, 1, 0), padding=1, groups=groups, layout="NHWC")
+                got = b.conv2d(
+                    np.ones((2, 20, 21, channels), dtype), w.transpose(2, 3, 1, 0), padding=1, groups=groups, layout="NHWC"
+                )
                 assert (got[:, 0, 1:-1, 0] == inner).all() and not np.isfinite(got[:, 1:, :, 0]).any()
             g = np.zeros((1, 1, 9), dtype)
-            grad = b.conv1d_weight_backward(hit(np.zeros((1, 2, 9), dtype), (0, 0, 0), special), np.ones((1, 2, 3), dtype), g, padding=1)
+            grad = b.conv1d_weight_backward(
+                hit(np.zeros((1, 2, 9), dtype), (0, 0, 0), special), np.ones((1, 2, 3), dtype), g, padding=1
+            )
             assert np.isnan(grad[0, 0, :2]).all() and grad[0, 0, 2] == 0 and (grad[0, 1] == 0).all()
 
 
@@ -332,10 +346,14 @@ def test_subnormals(dtype, backend):
     v = np.full(4099, info.tiny / 8, dtype)
     half, two, one = np.full_like(v, 0.5), np.full_like(v, 2), np.ones_like(v)
     for name, got, want in (
-        ("relu", backend.relu(v), v), ("add", backend.add(v, v), v * 2), ("sub", backend.sub(v, half), -half), ("mul", backend.mul(v, half), v / 2), ("neg", backend.neg(v), -v),
-        ("abs", backend.abs(-v), v), ("leaky_relu", backend.leaky_relu(-v, negative_slope=0.5), -v / 2), ("maximum", backend.maximum(v, -v), v), ("div", backend.div(v, two), v / 2),
-        ("tanh", backend.tanh(v), v), ("expm1", backend.expm1(v), v), ("log1p", backend.log1p(v), v), ("relu_backward", backend.relu_backward(v, one), v),
-        ("softsign", backend.softsign(v), v), ("elu", backend.elu(-v), -v), ("silu", backend.silu(v), v / 2), ("reduce_max", backend.reduce_max(v, keepdims=True), v[:1]),
+        ("relu", backend.relu(v), v), ("add", backend.add(v, v), v * 2), ("sub", backend.sub(v, half), -half),
+        ("mul", backend.mul(v, half), v / 2), ("neg", backend.neg(v), -v),
+        ("abs", backend.abs(-v), v), ("leaky_relu", backend.leaky_relu(-v, negative_slope=0.5), -v / 2),
+        ("maximum", backend.maximum(v, -v), v), ("div", backend.div(v, two), v / 2),
+        ("tanh", backend.tanh(v), v), ("expm1", backend.expm1(v), v), ("log1p", backend.log1p(v), v),
+        ("relu_backward", backend.relu_backward(v, one), v),
+        ("softsign", backend.softsign(v), v), ("elu", backend.elu(-v), -v), ("silu", backend.silu(v), v / 2),
+        ("reduce_max", backend.reduce_max(v, keepdims=True), v[:1]),
         ("max_pool1d", backend.max_pool1d(v.reshape(1, 1, -1), 3)[0, 0], v[:1366]),
     ):  # fmt: skip
         assert np.asarray(got).tobytes() == want.astype(dtype).tobytes(), name
@@ -350,7 +368,11 @@ def test_subnormals(dtype, backend):
 
 
 def keeps_subnormals():
-    return bool((np.full(64, 1e-40, np.float32) * np.float32(0.5) != 0).all() and (np.full(64, 1e-310) * 0.5 != 0).all() and 5e-324 / 1 != 0)
+    return bool(
+        (np.full(64, 1e-40, np.float32) * np.float32(0.5) != 0).all()
+        and (np.full(64, 1e-310) * 0.5 != 0).all()
+        and 5e-324 / 1 != 0
+    )
 
 
 MODE = """

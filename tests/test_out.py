@@ -1,9 +1,10 @@
 """The rules of out=: the array given is the one returned, filled, and nothing around it is touched; refusals write nothing."""
 
-import cpuops
 import numpy as np
 from support import Failures, different_bits, result_of, seeded
 from table.base import parts
+
+import cpuops
 
 GUARD = 16
 POISON = 123
@@ -129,7 +130,13 @@ def test_refusals(row, backend):
                 operand = block[: value.size].reshape(value.shape)
                 operand[...] = value
                 overlapping = its_call.map(lambda k, v, name=name, operand=operand: operand if k == name else v)
-                no(f"that overlaps {name}", block[1 : 1 + want.size].reshape(want.shape), argument_error, block, its_call=overlapping)
+                no(
+                    f"that overlaps {name}",
+                    block[1 : 1 + want.size].reshape(want.shape),
+                    argument_error,
+                    block,
+                    its_call=overlapping,
+                )
                 if name not in allowed and value.shape == want.shape:
                     own = value.copy()
                     same = its_call.map(lambda k, v, name=name, own=own: own if k == name else v)

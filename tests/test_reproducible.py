@@ -2,11 +2,12 @@
 
 import threading
 
-import cpuops
 import numpy as np
 from support import LAYOUTS, Eager, Failures, Recording, canonical, different_bits, result_of, seeded
 from table import ROWS
 from table.base import parts
+
+import cpuops
 
 THREADS = (1, 2, 3, 7)
 
@@ -14,7 +15,9 @@ THREADS = (1, 2, 3, 7)
 def with_gradients(row, call, backend, rng):
     """(method, call) of the operation and of its gradients."""
     results = parts(call.on(backend, row.name))
-    output_grad = np.asarray(rng.standard_normal(results[0].shape), results[0].dtype if results[0].dtype.kind == "f" else np.float32)
+    output_grad = np.asarray(
+        rng.standard_normal(results[0].shape), results[0].dtype if results[0].dtype.kind == "f" else np.float32
+    )
     return [(row.name, call), *((g.name, c) for g, c in row.gradient_calls(call, results, output_grad))]
 
 
@@ -71,7 +74,31 @@ def strewn(dtype, rng, count):
     info = np.finfo(dtype)
     values = (rng.standard_normal(count) * rng.choice([1e-6, 0.3, 1, 5, 40, 300], count)).astype(dtype)
     tiny, least = info.tiny, info.smallest_subnormal
-    special = [0.0, -0.0, np.inf, -np.inf, np.nan, tiny, -tiny, least, -3 * least, info.max, info.min, info.eps, 1, -1, 0.5, 88.5, -87, -103, 709, -745, 3, -3, 6]
+    special = [
+        0.0,
+        -0.0,
+        np.inf,
+        -np.inf,
+        np.nan,
+        tiny,
+        -tiny,
+        least,
+        -3 * least,
+        info.max,
+        info.min,
+        info.eps,
+        1,
+        -1,
+        0.5,
+        88.5,
+        -87,
+        -103,
+        709,
+        -745,
+        3,
+        -3,
+        6,
+    ]
     values[rng.permutation(count)[: len(special)]] = special
     return values
 
@@ -87,6 +114,7 @@ def test_position(row, dtype, serial, eager):
     for method, arity in methods:
         columns = [strewn(dtype, rng, count) for _ in range(arity)]
         for more in options:
+
             def run(backend, arrays, method=method, more=more):
                 return parts(getattr(backend, method)(*arrays, **more))
 
@@ -102,7 +130,10 @@ def test_position(row, dtype, serial, eager):
             many = [np.tile(c, 400) for c in columns]
             for backend in (serial, eager):
                 for got, full in zip(run(backend, many), whole, strict=True):
-                    failures.check(canonical(got) == canonical(np.tile(full, 400)), f"{method}{more}: other bits in a long array on {backend!r}")
+                    failures.check(
+                        canonical(got) == canonical(np.tile(full, 400)),
+                        f"{method}{more}: other bits in a long array on {backend!r}",
+                    )
             raw = [np.zeros(c.nbytes + 64, np.uint8) for c in columns]
             for shift in (1, 4, 8, 12, 20, 36):
                 moved = [r[shift : shift + c.nbytes].view(dtype) for r, c in zip(raw, columns, strict=True)]

@@ -3,12 +3,13 @@
 import copy
 import pickle
 
-import cpuops
 import numpy as np
 import pytest
 from support import seeded
 from table import ROWS
 from table.base import parts
+
+import cpuops
 
 SEVERAL = [(row.result, row.results) for row in ROWS.values() if row.result]
 SEVERAL += [(g.result, tuple(f"{n}_grad" for n in g.gives)) for row in ROWS.values() for g in row.gradients if len(g.gives) > 1]
@@ -64,7 +65,11 @@ def test_bias_grad_is_none_when_not_asked_for(backend):
 
 def test_empty_batches(row, dtype, backend):
     """Empty outputs; gradients of parameters are zeros."""
-    calls = [c for c in row.calls(seeded("empty", row.name)) if any(k in ("x", "lhs", "logits", "indices") and v.size == 0 and v.ndim and v.shape[0] == 0 for k, v in c.arrays.items())]
+    calls = [
+        c
+        for c in row.calls(seeded("empty", row.name))
+        if any(k in ("x", "lhs", "logits", "indices") and v.size == 0 and v.ndim and v.shape[0] == 0 for k, v in c.arrays.items())
+    ]
     if not calls:
         pytest.skip("the operation has no batch axis that may be empty")
     for call in calls:

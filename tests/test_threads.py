@@ -3,13 +3,15 @@
 import copy
 import os
 import pickle
+import threading
+import time
 
 import numpy as np
 import pytest
 from process import run
 
 import cpuops
-from cpuops import ArgumentError, CpuBackend, ThreadedCpuBackend, _omp, _threads
+from cpuops import ArgumentError, CpuBackend, ThreadedCpuBackend, _contention, _omp, _threads
 
 on_linux = pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="counts OS threads in /proc")
 threaded_build = pytest.mark.skipif(not _omp.compiled(), reason="this build has no OpenMP, so no threads")
@@ -26,7 +28,8 @@ def test_small_work_stays_on_one_thread(cost):
 
 @pytest.mark.parametrize("cost", [_threads.THREADING_NS, LONG_NS, float("inf")])
 @pytest.mark.parametrize("count", [1, 2, 7, 1024])
-def test_large_work_takes_the_whole_team(cost, count):
+def test_large_work_takes_the_whole_team(cost, count, monkeypatch):
+    monkeypatch.setattr(_threads, "crowded", lambda: False)
     assert _threads.threads_for(cost, count) == count
 
 
@@ -62,6 +65,134 @@ def test_attributes_are_read_only():
             with pytest.raises(AttributeError):
                 setattr(b, attribute, 1)
     assert CpuBackend().num_threads == 1
+
+
+# ---- stepping back where the CPUs are taken
+
+
+class Machine:
+    """A clock and a scheduler: each step of wall time goes partly to this thread and partly to waiting."""
+
+    def __init__(self):
+        self.now, self.on_cpu, self.waiting = 10**12, 0, 0
+        self.told = True
+        self.looks = 0
+
+    def clock(self):
+        return self.now
+
+    def times(self):
+        self.looks += 1
+        return (self.on_cpu, self.waiting) if self.told else None
+
+    def run(self, watch, ms, share):
+        """The answers of one call a millisecond, of which `share` is spent waiting."""
+        answers = []
+        for _ in range(ms):
+            self.now += _contention.MS
+            self.waiting += int(share * _contention.MS)
+            self.on_cpu += _contention.MS - int(share * _contention.MS)
+            answers.append(watch.crowded())
+        return answers
+
+
+@pytest.fixture
+def machine():
+    return Machine()
+
+
+@pytest.fixture
+def watch(machine):
+    return _contention.Watch(machine.clock, machine.times)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.2, 0.33, 0.39])
+def test_nobody_steps_back_while_there_are_cpus(machine, watch, share):
+    assert not any(machine.run(watch, 3000, share))
+    assert machine.looks <= 3000 / 5 + 1
+
+
+@pytest.mark.parametrize("share", [0.41, 0.5, 0.9])
+def test_one_thread_where_the_cpus_are_taken(machine, watch, share):
+    answers = machine.run(watch, 3000, share)
+    assert not any(answers[:40])  # first the evidence
+    assert all(answers[50:])
+    assert not any(machine.run(watch, 1000, 0.0)[400:])  # and all threads again when there is room
+
+
+def test_trials_become_rare_while_they_fail(machine, watch):
+    """Our own workers are the crowd: alone there is room, together there is not."""
+    trials, was_back = [], False
+    for ms in range(6000):
+        back = watch.crowded()
+        if was_back and not back:
+            trials.append(ms)
+        was_back = back
+        machine.now += _contention.MS
+        share = 0.0 if back else 0.5
+        machine.waiting += int(share * _contention.MS)
+        machine.on_cpu += _contention.MS - int(share * _contention.MS)
+    gaps = np.diff(trials)
+    assert len(trials) > 10
+    assert gaps[0] < 200 < 300 < gaps[-1] < 450
+
+
+def test_idle_time_is_no_evidence(machine, watch):
+    for _ in range(300):
+        machine.now += 300 * _contention.MS  # asleep
+        assert not any(machine.run(watch, 5, 0.9))
+
+
+def test_where_the_system_does_not_tell(machine, watch):
+    machine.told = False
+    assert not any(machine.run(watch, 5000, 0.9))
+    assert machine.looks <= 6
+
+
+@pytest.fixture
+def stepped_back():
+    """This Python thread, which has stepped back for the next ten seconds."""
+    _contention.crowded()
+    mine = _contention._of_this_thread.watch
+    mine.back, mine.next_look = True, time.monotonic_ns() + 10**10
+    yield mine
+    _contention.forget()
+
+
+def test_each_python_thread_has_its_own_view(stepped_back):
+    other = []
+    thread = threading.Thread(target=lambda: other.append(_contention.crowded()))
+    thread.start()
+    thread.join()
+    assert other == [False]
+    assert _contention.crowded()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_child_starts_anew(stepped_back):
+    pid = os.fork()
+    if pid == 0:
+        os._exit(not _contention.crowded())
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 1
+    assert _contention.crowded()
+
+
+def test_stepping_back_is_one_thread(monkeypatch):
+    monkeypatch.setattr(_threads, "crowded", lambda: True)
+    assert _threads.threads_for(LONG_NS, 8) == 1
+    monkeypatch.setattr(_threads, "crowded", lambda: False)
+    assert _threads.threads_for(LONG_NS, 8) == 8
+
+
+@on_linux
+def test_the_system_counts_the_calling_thread():
+    began = _contention.schedstat()
+    if began is None:
+        pytest.skip("this kernel does not count what a thread waits (CONFIG_SCHED_INFO)")
+    end = time.thread_time_ns() + 30_000_000
+    while time.thread_time_ns() < end:
+        pass
+    assert _contention.schedstat()[0] - began[0] >= 20_000_000
 
 
 # ---- pickles and copies

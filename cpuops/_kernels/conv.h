@@ -21,6 +21,8 @@
 #define CPUOPS_CONV_H
 #include "simd.h"
 #include "gemm.h"
+#include "transpose.h"
+#include "wide.h"
 
 typedef struct {
     ptrdiff_t batch, groups, outputs, channels; /* outputs and channels of one group */
@@ -218,15 +220,15 @@ INLINE ptrdiff_t conv_shared_zeros(const conv_job *j, ptrdiff_t phases, ptrdiff_
     return least;
 }
 
-/* the band of a job in about `budget` elements, for vectors of `lanes` */
-INLINE void conv_plan_band(const conv_job *j, ptrdiff_t budget, ptrdiff_t lanes, conv_band *p)
+/* the band of a job in about `budget` elements, for vectors of `lanes`; regions of about `most` positions */
+INLINE void conv_plan_band(const conv_job *j, ptrdiff_t budget, ptrdiff_t most, ptrdiff_t lanes, conv_band *p)
 {
     p->phases_y = conv_period(j, 1), p->phases_x = conv_period(j, 2);
     p->reach_y = (j->kernel[1] - 1) * j->dil[1] / j->step[1];
     p->reach_x = (j->kernel[2] - 1) * j->dil[2] / j->step[2];
     const ptrdiff_t planes = j->kernel[0] * p->phases_y * p->phases_x;
     /* columns: all of them, unless one row of one channel is more than half the budget */
-    const ptrdiff_t widest = conv_max(lanes * 4, budget / 2 / (planes * (1 + p->reach_y)) - p->reach_x);
+    const ptrdiff_t widest = conv_max(lanes * 4, conv_min(most, budget / 2 / (planes * (1 + p->reach_y)) - p->reach_x));
     p->regions_x = conv_ceil(j->out[2], widest);
     p->cols = p->regions_x > 1 ? conv_ceil(conv_ceil(j->out[2], p->regions_x), lanes) * lanes : j->out[2];
     p->regions_x = conv_ceil(j->out[2], p->cols);
@@ -237,8 +239,8 @@ INLINE void conv_plan_band(const conv_job *j, ptrdiff_t budget, ptrdiff_t lanes,
     const ptrdiff_t a_row = planes * p->row, few = conv_min(j->out[1], 4);
     p->chunk = conv_max(1, conv_min(j->channels, budget / (a_row * (few + p->reach_y))));
     p->chunk = conv_ceil(conv_max(j->channels, 1), conv_ceil(conv_max(j->channels, 1), p->chunk));
-    const ptrdiff_t most = conv_max(1, budget / (a_row * p->chunk) - p->reach_y);
-    p->regions_y = conv_ceil(j->out[1], most);
+    const ptrdiff_t highest = conv_max(1, conv_min(most / p->row, budget / (a_row * p->chunk) - p->reach_y));
+    p->regions_y = conv_ceil(j->out[1], highest);
     p->rows = conv_ceil(j->out[1], p->regions_y);
     p->regions_y = conv_ceil(j->out[1], p->rows);
     p->plane = (p->rows + p->reach_y) * p->row + p->shared;
@@ -249,11 +251,15 @@ INLINE void conv_plan_band(const conv_job *j, ptrdiff_t budget, ptrdiff_t lanes,
     p->cells = p->chunk * p->channel + lanes;
 }
 
-/* offset of a tap's cells from those of tap 0 of phase 0 */
-INLINE ptrdiff_t conv_tap_offset(const conv_job *j, const conv_band *p, ptrdiff_t z, ptrdiff_t y, ptrdiff_t x)
+/* offset of each tap's cells in the band of a channel */
+INLINE void conv_tap_table(const conv_job *j, const conv_band *p, ptrdiff_t *tap)
 {
-    const ptrdiff_t plane = (z * p->phases_y + y % p->phases_y) * p->phases_x + x % p->phases_x;
-    return plane * p->plane + y * j->dil[1] / j->step[1] * p->row + x * j->dil[2] / j->step[2];
+    for (ptrdiff_t z = 0; z < j->kernel[0]; z++)
+        for (ptrdiff_t y = 0; y < j->kernel[1]; y++)
+            for (ptrdiff_t x = 0; x < j->kernel[2]; x++) {
+                const ptrdiff_t plane = (z * p->phases_y + y % p->phases_y) * p->phases_x + x % p->phases_x;
+                *tap++ = plane * p->plane + y * j->dil[1] / j->step[1] * p->row + x * j->dil[2] / j->step[2];
+            }
 }
 
 /* ---- the direct path ---- */
@@ -289,7 +295,7 @@ INLINE void conv_plan_direct(const conv_call *call, ptrdiff_t slots, conv_direct
     const conv_job *j = call->job;
     const size_t size = call->f64 ? 8 : 4;
     d->call = *call;
-    conv_plan_band(j, CONV_BAND_BYTES / (ptrdiff_t)size, SIMD_BYTES / (ptrdiff_t)size, &d->band);
+    conv_plan_band(j, CONV_BAND_BYTES / (ptrdiff_t)size, PTRDIFF_MAX, SIMD_BYTES / (ptrdiff_t)size, &d->band);
     const ptrdiff_t regions = j->batch * j->groups * j->out[0] * d->band.regions_y * d->band.regions_x;
     /* when there are few regions, several units copy the same one, each for some of the panels */
     d->splits = conv_max(1, conv_min(conv_panels(j->outputs) / 3, 16 / conv_max(regions, 1)));
@@ -308,14 +314,274 @@ INLINE void conv_direct_scratch(conv_direct *d, void *scratch)
     d->packed = scratch;
     d->tap = (ptrdiff_t *)((char *)scratch + conv_round64((size_t)(j->groups * j->outputs * j->channels * conv_taps(j)) * size));
     d->slots = (char *)d->tap + conv_round64((size_t)conv_taps(j) * sizeof(ptrdiff_t));
-    ptrdiff_t *tap = d->tap;
+    conv_tap_table(j, &d->band, d->tap);
+}
+
+/* ---- the weight gradient, positions in lanes ----
+ *
+ * The same band, and a copy of the gradient with rows as far apart: w[m, c, t] is the dot product of the gradient's row m
+ * and the cells that tap t of channel c reads. Every weight of a unit has a vector of partial sums. For few channels. */
+#if SIMD_AVX512 || defined(__aarch64__)
+#define CONV_LANES_M 3 /* CONV_LANES_M * CONV_LANES_N accumulators, M gradients and one cell in registers */
+#define CONV_LANES_N 9
+#else
+#define CONV_LANES_M 3
+#define CONV_LANES_N 4
+#endif
+
+typedef struct {
+    conv_call call; /* call.w is the output's gradient, call.out the weight's */
+    conv_band band;
+    ptrdiff_t grad_plane;   /* cells of one channel of the gradient's copy */
+    ptrdiff_t splits;       /* units of a group, each with outputs of its own */
+    ptrdiff_t regions;      /* of one group */
+    ptrdiff_t pieces;       /* the regions are summed in so many pieces */
+    ptrdiff_t units, next;
+    size_t scratch_bytes, slot_bytes;
+    void *partial;          /* [pieces][groups][outputs][channels, taps] */
+    int poisoned;           /* a sum is not finite */
+    ptrdiff_t *tap;
+    char *slots;
+} conv_lanes;
+
+/* ---- the weight gradient, output channels in lanes ----
+ *
+ * The band again, read a cell at a time and broadcast; the gradient is transposed to [position][output channel] and rows of
+ * the result are terms (channel, tap). Nothing is summed across lanes. For groups of at least half a vector of outputs. */
+#if SIMD_AVX512 || defined(__aarch64__)
+#define CONV_OUTER_VECTORS 4
+#define CONV_OUTER_ROWS(nv) ((nv) > 2 ? 6 : 8)
+#else
+#define CONV_OUTER_VECTORS 2
+#define CONV_OUTER_ROWS(nv) ((nv) > 1 ? (SIMD_AVX2 ? 6 : 4) : 8)
+#endif
+#define CONV_OUTER_BLOCK 32768 /* bytes of the gradient that stay in the first-level cache */
+
+typedef struct {
+    conv_call call; /* call.w is the output's gradient, call.out the weight's */
+    conv_band band;
+    int in_place;   /* the input is its own band */
+    ptrdiff_t vectors, panels, width; /* outputs of a panel: vectors of them, and how many */
+    ptrdiff_t positions;              /* of the largest region, gaps included */
+    ptrdiff_t splits, regions, pieces;
+    ptrdiff_t units, next;
+    size_t scratch_bytes, slot_bytes;
+    void *partial; /* [pieces][groups][panels][channels, taps][width] */
+    int poisoned;  /* a sum is not finite */
+    ptrdiff_t *tap;
+    char *slots;
+} conv_outer;
+
+#define CONV_LANES_SUMS 262144   /* bytes of the vectors of partial sums of a unit, which stay in the second-level cache */
+#define CONV_PARTIAL 2097152     /* bytes of all pieces together */
+
+INLINE ptrdiff_t conv_lanes_outputs(const conv_lanes *d) { return conv_ceil(d->call.job->outputs, d->splits); }
+
+INLINE void conv_plan_lanes(const conv_call *call, ptrdiff_t slots, conv_lanes *d)
+{
+    const conv_job *j = call->job;
+    const ptrdiff_t size = call->f64 ? 8 : 4, lanes = SIMD_BYTES / size, terms = j->channels * conv_taps(j);
+    d->call = *call;
+    conv_plan_band(j, CONV_BAND_BYTES / size, PTRDIFF_MAX, lanes, &d->band);
+    const conv_band *b = &d->band;
+    d->grad_plane = conv_ceil((b->rows - 1) * b->row + b->cols, lanes) * lanes;
+    const ptrdiff_t most = conv_max(CONV_LANES_M, CONV_LANES_SUMS / (conv_max(terms, 1) * SIMD_BYTES));
+    d->splits = conv_ceil(j->outputs, most);
+    d->splits = conv_ceil(j->outputs, conv_ceil(j->outputs, d->splits));
+    d->regions = j->batch * j->out[0] * b->regions_y * b->regions_x;
+    d->pieces = conv_min(conv_ceil(32, j->groups * d->splits), CONV_PARTIAL / (j->groups * j->outputs * terms * size));
+    d->pieces = conv_max(1, conv_min(d->pieces, d->regions));
+    d->units = d->pieces * j->groups * d->splits;
+    d->next = 0, d->poisoned = 0;
+    const size_t sums = (size_t)(conv_lanes_outputs(d) * terms) * SIMD_BYTES;
+    d->slot_bytes = sums + conv_round64((size_t)b->cells * (size_t)size) + conv_round64((size_t)(conv_lanes_outputs(d) * d->grad_plane * size));
+    d->scratch_bytes = conv_round64((size_t)(d->pieces * j->groups * j->outputs * terms * size)) +
+                       conv_round64((size_t)conv_taps(j) * sizeof(ptrdiff_t)) + d->slot_bytes * (size_t)slots;
+}
+
+INLINE void conv_lanes_scratch(conv_lanes *d, void *scratch)
+{
+    const conv_job *j = d->call.job;
+    const size_t size = d->call.f64 ? 8 : 4;
+    d->partial = scratch;
+    d->tap = (ptrdiff_t *)((char *)scratch +
+                           conv_round64((size_t)(d->pieces * j->groups * j->outputs * j->channels * conv_taps(j)) * size));
+    d->slots = (char *)d->tap + conv_round64((size_t)conv_taps(j) * sizeof(ptrdiff_t));
+    conv_tap_table(j, &d->band, d->tap);
+}
+
+/* ---- the gemm path ---- */
+typedef struct {
+    ptrdiff_t z, y, x;
+} conv_shift;
+
+typedef struct {
+    conv_call call;
+    ptrdiff_t group;    /* that is being computed */
+    conv_shift *shift;  /* of each tap, in input cells; taps in the order of the weights' memory */
+    /* the small operand, A: element k of row m is at w_start + m * (row stride) + w_table[k / inner] + k % inner * w_step */
+    ptrdiff_t w_start, w_step, inner, runs, *w_table;
+    int of_weights, padded; /* the product is the weight gradient; windows overhang the input */
+    int dense;              /* the cells of a row of the result are evenly spaced (weight gradient: side by side) */
+    int poisoned;           /* padded, and a weight is not finite (or became so) */
+    size_t scratch_bytes;
+} conv_product;
+
+/* the addresses of a sequence of nested axes (length n, stride s >= 0, first axis outermost): those that are evenly spaced
+ * are one run of `inner` cells `step` apart; returns the number of runs, whose starts go to `table` unless it is NULL */
+INLINE ptrdiff_t conv_spaced(int axes, const ptrdiff_t *n, const ptrdiff_t *s, ptrdiff_t *inner, ptrdiff_t *step, ptrdiff_t *table)
+{
+    ptrdiff_t runs = 1;
+    int a = axes - 1;
+    *inner = *step = 1;
+    for (; a >= 0; a--) {
+        if (n[a] == 1)
+            continue;
+        if (*inner == 1)
+            *step = s[a], *inner = n[a];
+        else if (s[a] == *inner * *step)
+            *inner *= n[a];
+        else
+            break;
+    }
+    for (int i = 0; i <= a; i++)
+        runs *= n[i];
+    for (ptrdiff_t r = 0; table && r < runs; r++) {
+        ptrdiff_t rest = r;
+        table[r] = 0;
+        for (int i = a; i >= 0; i--) {
+            table[r] += rest % n[i] * s[i];
+            rest /= n[i];
+        }
+    }
+    return runs;
+}
+
+INLINE ptrdiff_t conv_weight_runs(const conv_job *j, conv_product *p, ptrdiff_t *table)
+{
+    const ptrdiff_t n[4] = {j->channels, j->kernel[0], j->kernel[1], j->kernel[2]};
+    ptrdiff_t s[4] = {j->w_channel, j->w_axis[0], j->w_axis[1], j->w_axis[2]};
+    p->w_start = 0;
+    for (int a = 1; a < 4; a++)
+        if (s[a] < 0) {
+            p->w_start += (n[a] - 1) * s[a];
+            s[a] = -s[a];
+        }
+    return conv_spaced(4, n, s, &p->inner, &p->w_step, table);
+}
+INLINE ptrdiff_t conv_grad_runs(const conv_job *j, conv_product *p, ptrdiff_t *table)
+{
+    const ptrdiff_t n[4] = {j->batch, j->out[0], j->out[1], j->out[2]};
+    const ptrdiff_t s[4] = {j->out_batch, j->out_axis[0], j->out_axis[1], j->out_axis[2]};
+    p->w_start = 0;
+    return conv_spaced(4, n, s, &p->inner, &p->w_step, table);
+}
+
+/* forward: A is the weights. For the weight gradient (of_weights): A is the output's gradient, and the weights are the result */
+INLINE void conv_plan_product(const conv_call *call, int of_weights, conv_product *p)
+{
+    const conv_job *j = call->job;
+    p->call = *call;
+    p->of_weights = of_weights;
+    p->padded = conv_padded(j);
+    if (of_weights)
+        p->dense = (j->kernel[2] == 1 || j->w_axis[2] == 1) && (j->kernel[1] == 1 || j->w_axis[1] == j->kernel[2]) &&
+                   (j->kernel[0] == 1 || j->w_axis[0] == j->kernel[1] * j->kernel[2]) && j->w_channel == conv_taps(j);
+    else
+        p->dense = (j->out[1] == 1 || j->out_axis[1] == j->out_axis[2] * j->out[2]) &&
+                   (j->out[0] == 1 || j->out_axis[0] == j->out_axis[2] * j->out[2] * j->out[1]);
+    p->poisoned = 0;
+    p->w_table = NULL;
+    p->runs = of_weights ? conv_grad_runs(j, p, NULL) : conv_weight_runs(j, p, NULL);
+    p->scratch_bytes = (size_t)conv_taps(j) * sizeof(conv_shift) + (p->runs > 1 ? (size_t)p->runs * sizeof(ptrdiff_t) : 0);
+}
+
+INLINE void conv_product_scratch(conv_product *p, void *scratch)
+{
+    const conv_job *j = p->call.job;
+    p->shift = (conv_shift *)scratch;
+    conv_shift *s = p->shift;
     for (ptrdiff_t z = 0; z < j->kernel[0]; z++)
         for (ptrdiff_t y = 0; y < j->kernel[1]; y++)
-            for (ptrdiff_t x = 0; x < j->kernel[2]; x++)
-                *tap++ = conv_tap_offset(j, &d->band, z, y, x);
+            for (ptrdiff_t x = 0; x < j->kernel[2]; x++, s++) {
+                s->z = (j->w_axis[0] < 0 ? j->kernel[0] - 1 - z : z) * j->dil[0];
+                s->y = (j->w_axis[1] < 0 ? j->kernel[1] - 1 - y : y) * j->dil[1];
+                s->x = (j->w_axis[2] < 0 ? j->kernel[2] - 1 - x : x) * j->dil[2];
+            }
+    if (p->runs > 1) {
+        p->w_table = (ptrdiff_t *)s;
+        if (p->of_weights)
+            conv_grad_runs(j, p, p->w_table);
+        else
+            conv_weight_runs(j, p, p->w_table);
+    }
+}
+
+INLINE ptrdiff_t conv_outer_channels(const conv_outer *d) { return conv_ceil(d->call.job->channels, d->splits); }
+
+INLINE void conv_plan_outer(const conv_call *call, ptrdiff_t slots, conv_outer *d)
+{
+    const conv_job *j = call->job;
+    const ptrdiff_t size = call->f64 ? 8 : 4, lanes = SIMD_BYTES / size, taps = conv_taps(j);
+    d->call = *call;
+    const ptrdiff_t vectors = conv_ceil(j->outputs, lanes);
+    d->panels = conv_ceil(vectors, CONV_OUTER_VECTORS);
+    d->vectors = conv_ceil(vectors, d->panels);
+    d->width = d->vectors * lanes;
+    const ptrdiff_t outputs = d->panels * d->width;
+    conv_plan_band(j, CONV_BAND_BYTES / size, conv_max(64, CONV_BAND_BYTES / (outputs * size)), lanes, &d->band);
+    const conv_band *b = &d->band;
+    d->in_place = j->out[1] == 1 && conv_plain_axis(j, 1) && conv_plain_axis(j, 2) && j->in_axis[2] == 1 && j->kernel[0] == 1;
+    d->positions = (b->rows - 1) * b->row + b->cols;
+    d->regions = j->batch * j->out[0] * b->regions_y * b->regions_x;
+    const ptrdiff_t bytes = conv_max(1, j->groups * outputs * j->channels * taps * size);
+    d->pieces = conv_max(1, conv_min(d->regions, conv_min(conv_ceil(32, j->groups), CONV_PARTIAL / bytes)));
+    /* units of a piece transpose the same gradient, each for some of the channels */
+    d->splits = conv_max(1, conv_min(j->channels * taps / 64, 32 / (j->groups * d->pieces)));
+    d->splits = conv_ceil(j->channels, conv_ceil(j->channels, d->splits));
+    d->units = d->pieces * j->groups * d->splits;
+    d->next = 0, d->poisoned = 0;
+    d->slot_bytes = conv_round64((size_t)(b->cells * size)) + (size_t)(d->positions * outputs * size);
+    d->scratch_bytes = conv_round64((size_t)(d->pieces * bytes)) + conv_round64((size_t)taps * sizeof(ptrdiff_t)) + d->slot_bytes * (size_t)slots;
+}
+
+INLINE void conv_outer_scratch(conv_outer *d, void *scratch)
+{
+    const conv_job *j = d->call.job;
+    d->partial = scratch;
+    d->tap = (ptrdiff_t *)((char *)scratch + conv_round64((size_t)(d->pieces * j->groups * d->panels * d->width * j->channels * conv_taps(j)) *
+                                                          (d->call.f64 ? 8 : 4)));
+    d->slots = (char *)d->tap + conv_round64((size_t)conv_taps(j) * sizeof(ptrdiff_t));
+    conv_tap_table(j, &d->band, d->tap);
+}
+
+/* ---- the bias gradient: sums over [outer][channels][inner], in double ---- */
+#define CONV_BIAS_RUN 16384 /* elements summed at once */
+#define CONV_BIAS_PIECES 32
+
+typedef struct {
+    int f64;
+    const void *grad;
+    void *out;
+    ptrdiff_t outer, channels, inner;
+    ptrdiff_t runs, items, pieces; /* runs of a channel in one outer index; items are what pieces are made of */
+    size_t scratch_bytes;
+    double *partial; /* [pieces][channels] */
+} conv_bias;
+
+INLINE void conv_plan_bias(conv_bias *d)
+{
+    d->runs = conv_ceil(d->inner, CONV_BIAS_RUN);
+    d->items = d->outer * d->runs;
+    d->pieces = conv_max(1, conv_min(d->items, conv_min(CONV_BIAS_PIECES, CONV_PARTIAL / 8 / conv_max(1, d->channels))));
+    d->scratch_bytes = (size_t)(d->pieces * d->channels) * sizeof(double);
 }
 
 #define REAL_BODY "conv_real.h"
+#include "for_each_real.h"
+#define REAL_BODY "conv_gemm_real.h"
+#include "for_each_real.h"
+#define REAL_BODY "conv_weight_real.h"
 #include "for_each_real.h"
 
 /* ---- tasks: task i of a call, for any scalar type ---- */
@@ -332,4 +598,10 @@ CONV_TASK(conv_masked, conv_call, f64)
 CONV_TASK(conv_masked_weight, conv_call, f64)
 CONV_TASK(conv_direct_pack, conv_direct, call.f64)
 CONV_TASK(conv_direct_slot, conv_direct, call.f64)
+CONV_TASK(conv_lanes_slot, conv_lanes, call.f64)
+CONV_TASK(conv_lanes_sum, conv_lanes, call.f64)
+CONV_TASK(conv_outer_slot, conv_outer, call.f64)
+CONV_TASK(conv_outer_sum, conv_outer, call.f64)
+CONV_TASK(conv_bias_piece, conv_bias, f64)
+CONV_TASK(conv_bias_sum, conv_bias, f64)
 #endif

@@ -5,6 +5,7 @@ The arithmetic and the jobs are conv.h's; here are the choice of path, the scrat
 cimport numpy as cnp
 from cython.parallel cimport prange
 
+from cpuops._kernels.gemm cimport gemm_f32, gemm_f64, gemm_job_f32, gemm_job_f64, gemm_plan_f32, gemm_plan_f64
 from cpuops._kernels.types cimport data, real
 from cpuops._memory cimport Block, scratch
 
@@ -26,6 +27,27 @@ cdef extern from "conv.h" nogil:
         size_t scratch_bytes
         Py_ssize_t units
         int poisoned
+    ctypedef struct conv_lanes:
+        size_t scratch_bytes
+        int poisoned
+    ctypedef struct conv_outer:
+        size_t scratch_bytes
+        int poisoned
+    ctypedef struct conv_product:
+        size_t scratch_bytes
+        int poisoned
+        int padded
+    ctypedef struct conv_weights_f32:
+        pass
+    ctypedef struct conv_weights_f64:
+        pass
+    ctypedef struct conv_bias:
+        int f64
+        const void *grad
+        void *out
+        Py_ssize_t outer, channels, inner, pieces
+        size_t scratch_bytes
+        double *partial
     void conv_forward_job(conv_job *j, Py_ssize_t batch, Py_ssize_t groups, Py_ssize_t outputs, Py_ssize_t channels, int channels_last,
                           const Py_ssize_t *size, const Py_ssize_t *kernel, const Py_ssize_t *output, const Py_ssize_t *stride,
                           const Py_ssize_t *dilation, const Py_ssize_t *before) noexcept
@@ -37,11 +59,28 @@ cdef extern from "conv.h" nogil:
     bint conv_phase(const conv_job *f, const Py_ssize_t *t0, conv_job *j, Py_ssize_t *w_start, Py_ssize_t *x_start) noexcept
     void conv_plan_direct(const conv_call *call, Py_ssize_t slots, conv_direct *d) noexcept
     void conv_direct_scratch(conv_direct *d, void *scratch) noexcept
+    void conv_plan_lanes(const conv_call *call, Py_ssize_t slots, conv_lanes *d) noexcept
+    void conv_lanes_scratch(conv_lanes *d, void *scratch) noexcept
+    void conv_plan_product(const conv_call *call, int of_weights, conv_product *p) noexcept
+    void conv_product_scratch(conv_product *p, void *scratch) noexcept
+    void conv_product_job_f32(conv_product *p, Py_ssize_t group, conv_weights_f32 *weights, gemm_job_f32 *job) noexcept
+    void conv_product_job_f64(conv_product *p, Py_ssize_t group, conv_weights_f64 *weights, gemm_job_f64 *job) noexcept
+    void conv_plan_outer(const conv_call *call, Py_ssize_t slots, conv_outer *d) noexcept
+    void conv_outer_scratch(conv_outer *d, void *scratch) noexcept
+    void conv_plan_bias(conv_bias *d) noexcept
+    void conv_terms_job_f32(conv_product *p, Py_ssize_t group, conv_weights_f32 *grad, gemm_job_f32 *job) noexcept
+    void conv_terms_job_f64(conv_product *p, Py_ssize_t group, conv_weights_f64 *grad, gemm_job_f64 *job) noexcept
     # tasks
+    void conv_bias_piece(void *bias, Py_ssize_t i) noexcept
+    void conv_bias_sum(void *bias, Py_ssize_t c) noexcept
     void conv_masked(void *call, Py_ssize_t unit) noexcept
     void conv_masked_weight(void *call, Py_ssize_t unit) noexcept
     void conv_direct_pack(void *direct, Py_ssize_t group) noexcept
     void conv_direct_slot(void *direct, Py_ssize_t slot) noexcept
+    void conv_outer_slot(void *outer, Py_ssize_t slot) noexcept
+    void conv_outer_sum(void *outer, Py_ssize_t i) noexcept
+    void conv_lanes_slot(void *lanes, Py_ssize_t slot) noexcept
+    void conv_lanes_sum(void *lanes, Py_ssize_t i) noexcept
 
 ctypedef void (*task_function)(void *context, Py_ssize_t i) noexcept nogil
 
@@ -71,28 +110,73 @@ cdef int read_geometry(object geometry, conv_job *j) except -1:
 # ---------------------------------------------------------------- one correlation
 
 
-cdef int correlate(conv_call *call, int num_threads) except -1:
-    """call.out = correlation of call.x with call.w, plus bias; every output cell is written.
-
-    direct: parallel over units (a region of an image, a group, a share of its output channels). masked: over batch and
-    output channels.
-    """
+cdef int direct(conv_call *call, int num_threads) except -1:
+    """Parallel over units: a region of an image, a group, a share of its output channels."""
+    cdef const conv_job *job = call.job
     cdef conv_direct d
-    cdef conv_job job = call.job[0]
     cdef Block memory
-    conv_simplify(&job)
-    if job.batch * job.groups * job.outputs * conv_positions(&job) == 0:
-        return 0
-    call.job = &job
     conv_plan_direct(call, num_threads, &d)
     memory = scratch(d.scratch_bytes)
     with nogil:
         conv_direct_scratch(&d, memory.ptr)
         each(conv_direct_pack, &d, job.groups, num_threads)
-        if d.poisoned and conv_padded(&job):
-            each(conv_masked, call, job.batch * job.groups * job.outputs, num_threads)
-        else:
+        if not (d.poisoned and conv_padded(job)):
             each(conv_direct_slot, &d, num_threads, num_threads)
+    return d.poisoned and conv_padded(job)
+
+
+cdef int product(conv_call *call, bint of_weights, int num_threads) except -1:
+    """One product a group, parallel as gemm.h is: [outputs, terms] x [terms, batch and positions], or for the weight
+    gradient [outputs, batch and positions] x [batch and positions, terms]."""
+    cdef conv_product p
+    cdef conv_weights_f32 weights_f32
+    cdef conv_weights_f64 weights_f64
+    cdef gemm_job_f32 job_f32
+    cdef gemm_job_f64 job_f64
+    cdef Block tables, memory
+    cdef Py_ssize_t group
+    conv_plan_product(call, of_weights, &p)
+    tables = scratch(p.scratch_bytes)
+    conv_product_scratch(&p, tables.ptr)
+    for group in range(call.job.groups):
+        if call.f64:
+            if of_weights:
+                conv_terms_job_f64(&p, group, &weights_f64, &job_f64)
+            else:
+                conv_product_job_f64(&p, group, &weights_f64, &job_f64)
+            gemm_plan_f64(&job_f64, num_threads)
+            memory = scratch(job_f64.scratch_bytes)
+            job_f64.scratch = memory.ptr
+            with nogil:
+                gemm_f64(&job_f64, num_threads)
+        else:
+            if of_weights:
+                conv_terms_job_f32(&p, group, &weights_f32, &job_f32)
+            else:
+                conv_product_job_f32(&p, group, &weights_f32, &job_f32)
+            gemm_plan_f32(&job_f32, num_threads)
+            memory = scratch(job_f32.scratch_bytes)
+            job_f32.scratch = memory.ptr
+            with nogil:
+                gemm_f32(&job_f32, num_threads)
+    return p.poisoned
+
+
+import os
+cdef int PATH = int(os.environ.get('CONV_PATH', '0'))
+
+cdef int correlate(conv_call *call, int num_threads) except -1:
+    """call.out = correlation of call.x with call.w, plus bias; every output cell is written."""
+    cdef conv_job job = call.job[0]
+    cdef int poisoned
+    conv_simplify(&job)
+    if job.batch * job.groups * job.outputs * conv_positions(&job) == 0:
+        return 0
+    call.job = &job
+    poisoned = product(call, False, num_threads) if PATH else direct(call, num_threads)
+    if poisoned:
+        with nogil:
+            each(conv_masked, call, job.batch * job.groups * job.outputs, num_threads)
     return 0
 
 
@@ -125,8 +209,82 @@ def conv_x_backward(real tag, cnp.ndarray w, cnp.ndarray grad, cnp.ndarray out, 
                     correlate(&call, num_threads)
 
 
+# ---------------------------------------------------------------- the weight gradient
+
+
+cdef int lanes(conv_call *call, int num_threads) except -1:
+    """Parallel over pieces of the sum, groups and output channels; the pieces are added in order."""
+    cdef conv_lanes d
+    cdef Block memory
+    conv_plan_lanes(call, num_threads, &d)
+    memory = scratch(d.scratch_bytes)
+    with nogil:
+        conv_lanes_scratch(&d, memory.ptr)
+        each(conv_lanes_slot, &d, num_threads, num_threads)
+        each(conv_lanes_sum, &d, call.job.groups * call.job.outputs, num_threads)
+    return d.poisoned
+
+
+cdef int outer(conv_call *call, int num_threads) except -1:
+    """Parallel over pieces of the sum, groups and channels; the pieces are added in order."""
+    cdef conv_outer d
+    cdef Block memory
+    conv_plan_outer(call, num_threads, &d)
+    memory = scratch(d.scratch_bytes)
+    with nogil:
+        conv_outer_scratch(&d, memory.ptr)
+        each(conv_outer_slot, &d, num_threads, num_threads)
+        each(conv_outer_sum, &d, call.job.groups * call.job.outputs, num_threads)
+    return d.poisoned
+
+
+cdef int weight_gradient(conv_call *call, int num_threads) except -1:
+    """call.out = gradient to the weight, from call.x and the output's gradient call.w."""
+    cdef conv_job job = call.job[0]
+    if job.groups * job.outputs * job.channels == 0:
+        return 0
+    conv_simplify(&job)
+    call.job = &job
+    cdef int poisoned
+    if PATH == 2:
+        poisoned = product(call, True, num_threads)
+    elif PATH:
+        poisoned = outer(call, num_threads)
+    else:
+        poisoned = lanes(call, num_threads)
+    if poisoned:
+        # a NaN may be that of a gradient over padding, which meets no cell of x
+        with nogil:
+            each(conv_masked_weight, call, job.groups * job.outputs, num_threads)
+    return 0
+
+
+def conv_weight_backward(real tag, cnp.ndarray x, cnp.ndarray grad, cnp.ndarray out, object geometry, int num_threads):
+    """OUT out (the weight's shape) from IN x and IN grad (the output's)."""
+    cdef conv_job job
+    cdef conv_call call
+    if x.shape[0] == 0:
+        out.fill(0)
+        return
+    read_geometry(geometry, &job)
+    call.job, call.f64 = &job, sizeof(real) == 8
+    call.x, call.w, call.bias, call.out = data(x), data(grad), NULL, data(out)
+    weight_gradient(&call, num_threads)
+
+
 # ---------------------------------------------------------------- the bias gradient
 
-cdef extern from "conv.h" nogil:
-    double conv_sum_f32(const float *x, Py_ssize_t n) noexcept
-    double conv_sum_f64(const double *x, Py_ssize_t n) noexcept
+
+def conv_bias_backward(real tag, cnp.ndarray grad, cnp.ndarray out, Py_ssize_t outer, Py_ssize_t channels, Py_ssize_t inner, int num_threads):
+    """OUT out[channels] = IN grad[outer, channels, inner] summed over the other two, in double: parallel over pieces of the
+    sum, which are then added in order."""
+    cdef conv_bias d
+    cdef Block memory
+    d.f64, d.grad, d.out = sizeof(real) == 8, data(grad), data(out)
+    d.outer, d.channels, d.inner = outer, channels, inner
+    conv_plan_bias(&d)
+    memory = scratch(d.scratch_bytes)
+    d.partial = <double *> memory.ptr
+    with nogil:
+        each(conv_bias_piece, &d, d.pieces, num_threads)
+        each(conv_bias_sum, &d, channels, 1)

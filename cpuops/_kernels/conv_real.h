@@ -310,21 +310,3 @@ FUNC void FN(conv_direct_slot)(conv_direct *d, ptrdiff_t slot)
         FN(conv_direct_unit)(d, unit, band);
     }
 }
-
-/* ---- bias ---- */
-
-/* sum of n elements in double: lanes are added in pairs, vectors in order */
-FUNC double FN(conv_sum)(const real *x, ptrdiff_t n)
-{
-    double s[16] = {0};
-    ptrdiff_t i = 0;
-    for (; i + 16 <= n; i += 16)
-        for (int l = 0; l < 16; l++)
-            s[l] += (double)x[i + l];
-    for (int l = 0; i < n; i++, l++)
-        s[l] += (double)x[i];
-    for (int half = 8; half > 0; half /= 2)
-        for (int l = 0; l < half; l++)
-            s[l] += s[l + half];
-    return s[0];
-}

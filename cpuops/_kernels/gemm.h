@@ -51,6 +51,7 @@
 #define GEMM_NR_f32 (2 * LANES_f32)
 #define GEMM_NR_f64 (2 * LANES_f64)
 #define GEMM_NR FN(GEMM_NR)
+#define GEMM_TILE (GEMM_MR * GEMM_NR) /* cells */
 
 #define REAL_BODY "gemm_real.h"
 #include "for_each_real.h"

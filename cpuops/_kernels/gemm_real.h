@@ -33,10 +33,11 @@ typedef struct {
     void *scratch;
     ptrdiff_t mr, kc, chunks, slots;
     ptrdiff_t panels_a, panels_b, stride_a, stride_b; /* strides of packed panels, in elements */
-    ptrdiff_t block;                                  /* panels of the shared operand packed at once */
-    ptrdiff_t group;                                  /* panels of the private operand a task */
+    ptrdiff_t block, split;                           /* panels of the shared operand packed at once; of these, a task */
+    ptrdiff_t band, group;                            /* panels of the private operand a phase; a task */
     ptrdiff_t wave;                                   /* deep: chunks a phase */
     int share_a, deep, direct_a, direct_b;
+    int keep; /* packed panels of the private operand are kept for the other blocks of the shared one */
     ptrdiff_t next; /* the task to take next in the running phase */
 } FN(gemm_job);
 
@@ -276,12 +277,18 @@ FUNC void FN(gemm_plain)(const void *ctx, ptrdiff_t i0, ptrdiff_t ni, ptrdiff_t 
 /* a packed block of the shared operand: three quarters of a 1 MB L2. Twice that is 2 % slower, four times 10 % (Sapphire
  * Rapids, 2 MB L2, whose L3 is slow) */
 #define GEMM_SHARED_BYTES 750000
-#define GEMM_PARTIAL_BYTES 3000000 /* partial sums of the deep path */
-#define GEMM_TASKS 16             /* tasks a phase to aim at: several for every thread of a small machine */
+#define GEMM_KEPT_BYTES 3000000    /* packed panels of the private operand, from where they stream once a block */
+#define GEMM_PARTIAL_BYTES 3000000 /* partial sums of a deep job */
+#define GEMM_DEEP_BYTES 500000     /* deep: packed A of one chunk, a worker */
 
 INLINE ptrdiff_t FN(gemm_ceil)(ptrdiff_t a, ptrdiff_t b) { return (a + b - 1) / b; }
 INLINE ptrdiff_t FN(gemm_min)(ptrdiff_t a, ptrdiff_t b) { return a < b ? a : b; }
 INLINE ptrdiff_t FN(gemm_max)(ptrdiff_t a, ptrdiff_t b) { return a > b ? a : b; }
+
+INLINE ptrdiff_t FN(gemm_shared)(const FN(gemm_job) *w) { return w->share_a ? w->panels_a : w->panels_b; }
+INLINE ptrdiff_t FN(gemm_private)(const FN(gemm_job) *w) { return w->share_a ? w->panels_b : w->panels_a; }
+INLINE ptrdiff_t FN(gemm_shared_stride)(const FN(gemm_job) *w) { return w->share_a ? w->stride_a : w->stride_b; }
+INLINE ptrdiff_t FN(gemm_private_stride)(const FN(gemm_job) *w) { return w->share_a ? w->stride_b : w->stride_a; }
 
 /* nothing decided here changes a bit of the result */
 FUNC void FN(gemm_plan)(FN(gemm_job) *w, int num_threads)
@@ -303,26 +310,34 @@ FUNC void FN(gemm_plan)(FN(gemm_job) *w, int num_threads)
         ptrdiff_t apart = (a->rs < 0 ? -a->rs : a->rs) * (ptrdiff_t)sizeof(real) % 2048;
         w->direct_a = apart >= 64 && apart <= 2048 - 64;
     }
-    w->direct_b = w->pack_b == FN(gemm_plain) && !b->table && b->rs == 1 && w->panels_a <= 2;
+    w->direct_b = w->pack_b == FN(gemm_plain) && !b->table && b->rs == 1 && w->panels_a <= 1;
     /* the operand with more panels is private: packed by the task that uses it, right before it does */
     w->share_a = w->panels_a < w->panels_b;
-    ptrdiff_t shared = w->share_a ? w->panels_a : w->panels_b, own = w->share_a ? w->panels_b : w->panels_a;
-    ptrdiff_t shared_stride = w->share_a ? w->stride_a : w->stride_b, own_stride = w->share_a ? w->stride_b : w->stride_a;
-    w->block = FN(gemm_min)(shared, FN(gemm_max)(1, GEMM_SHARED_BYTES / (shared_stride * (ptrdiff_t)sizeof(real))));
-    w->group = FN(gemm_max)(1, FN(gemm_min)(own / GEMM_TASKS, w->share_a ? 4 : 8));
-    ptrdiff_t tasks = FN(gemm_ceil)(own, w->group);
+    const ptrdiff_t size = sizeof(real), shared = FN(gemm_shared)(w), own = FN(gemm_private)(w);
+    const ptrdiff_t shared_stride = FN(gemm_shared_stride)(w), own_stride = FN(gemm_private_stride)(w);
+    w->block = FN(gemm_min)(shared, FN(gemm_max)(1, GEMM_SHARED_BYTES / (shared_stride * size)));
+    /* several tasks a thread, for balance; a group is at most what stays in the L2 beside the shared block */
+    w->group = FN(gemm_max)(1, FN(gemm_min)(own / FN(gemm_max)(16, 4 * threads), w->share_a ? 4 : 8));
+    ptrdiff_t groups = FN(gemm_ceil)(own, w->group);
     /* too few cells to occupy the threads, but a long sum */
-    ptrdiff_t cells = w->panels_a <= 64 && w->panels_b <= 64 ? w->panels_a * w->panels_b * GEMM_MR * GEMM_NR : PTRDIFF_MAX;
-    ptrdiff_t wave = GEMM_PARTIAL_BYTES / (ptrdiff_t)sizeof(real) / FN(gemm_max)(1, cells);
-    w->wave = FN(gemm_min)(wave, w->chunks);
-    w->deep = tasks < 2 * threads && w->wave >= 2 * threads && threads > 1;
+    ptrdiff_t tiles = w->panels_a <= 1000 && w->panels_b <= 1000 ? w->panels_a * w->panels_b : 1000000;
+    w->wave = FN(gemm_min)(w->chunks, GEMM_PARTIAL_BYTES / (GEMM_TILE * size) / FN(gemm_max)(1, tiles));
+    w->deep = threads > 1 && groups < 2 * threads && w->wave >= 2 * threads && w->panels_a * w->stride_a * size <= GEMM_DEEP_BYTES;
     if (w->deep) {
         w->slots = threads;
-        w->scratch_bytes = (size_t)(w->wave * cells + w->slots * (w->panels_a * w->stride_a + w->stride_b)) * sizeof(real);
+        w->scratch_bytes = (size_t)(w->wave * tiles * GEMM_TILE + threads * (w->panels_a * w->stride_a + w->stride_b)) * sizeof(real);
         return;
     }
-    w->slots = FN(gemm_max)(1, FN(gemm_min)(threads, tasks));
-    w->scratch_bytes = ((size_t)w->block * (size_t)shared_stride + (size_t)w->slots * (size_t)w->group * (size_t)own_stride) * sizeof(real);
+    int direct = w->share_a ? w->direct_b : w->direct_a;
+    w->keep = !direct && shared > w->block && groups >= 2 * threads;
+    w->split = w->block;
+    w->band = own;
+    if (w->keep)
+        w->band = FN(gemm_min)(own, FN(gemm_max)(1, GEMM_KEPT_BYTES / (own_stride * size) / w->group) * w->group);
+    else if (groups < 2 * threads) /* more threads than groups: split the shared block too, and pack the groups more than once */
+        w->split = FN(gemm_ceil)(w->block, FN(gemm_min)(w->block, FN(gemm_ceil)(2 * threads, FN(gemm_max)(1, groups))));
+    w->slots = FN(gemm_max)(1, FN(gemm_min)(threads, groups * FN(gemm_ceil)(w->block, FN(gemm_max)(1, w->split))));
+    w->scratch_bytes = (size_t)(w->block * shared_stride + (w->keep ? w->band : w->slots * w->group) * own_stride) * sizeof(real);
 }
 
 /* ---- the work of one task ---- */
@@ -414,7 +429,6 @@ INLINE void FN(gemm_cell)(const FN(gemm_job) *w, ptrdiff_t pa, ptrdiff_t pb, ptr
 }
 
 /* Deep jobs. A partial C is tiles of GEMM_MR x GEMM_NR, one after the other */
-#define GEMM_TILE (GEMM_MR * GEMM_NR)
 
 /* chunk first + task into its own partial C */
 INLINE void FN(gemm_deep_chunk)(const FN(gemm_job) *w, ptrdiff_t first, ptrdiff_t task, ptrdiff_t slot)
@@ -448,56 +462,68 @@ INLINE void FN(gemm_deep_sum)(const FN(gemm_job) *w, ptrdiff_t first, ptrdiff_t 
 }
 
 /* A job runs phase after phase; the tasks of one phase are independent. Phases alternate: pack a block of the shared
- * operand, multiply (deep: a wave of partial C, their sums) */
-INLINE ptrdiff_t FN(gemm_shared)(const FN(gemm_job) *w) { return w->share_a ? w->panels_a : w->panels_b; }
-INLINE ptrdiff_t FN(gemm_private)(const FN(gemm_job) *w) { return w->share_a ? w->panels_b : w->panels_a; }
-
+ * operand, multiply (deep: a wave of partial C, their sums). A band, chunk and block a pair of phases, in that order */
 FUNC ptrdiff_t FN(gemm_phases)(const FN(gemm_job) *w)
 {
     if (w->m <= 0 || w->n <= 0)
         return 0;
-    return 2 * (w->deep ? FN(gemm_ceil)(w->chunks, w->wave) : w->chunks * FN(gemm_ceil)(FN(gemm_shared)(w), w->block));
+    if (w->deep)
+        return 2 * FN(gemm_ceil)(w->chunks, w->wave);
+    return 2 * FN(gemm_ceil)(FN(gemm_private)(w), w->band) * w->chunks * FN(gemm_ceil)(FN(gemm_shared)(w), w->block);
+}
+
+typedef struct {
+    ptrdiff_t chunk, s0, s1, p0, p1; /* panels [s0, s1) of the shared operand, [p0, p1) of the private one */
+} FN(gemm_step);
+
+INLINE FN(gemm_step) FN(gemm_steps)(const FN(gemm_job) *w, ptrdiff_t phase)
+{
+    ptrdiff_t blocks = FN(gemm_ceil)(FN(gemm_shared)(w), w->block), pair = phase / 2;
+    FN(gemm_step) t = {.chunk = pair / blocks % w->chunks, .s0 = pair % blocks * w->block, .p0 = pair / blocks / w->chunks * w->band};
+    t.s1 = FN(gemm_min)(t.s0 + w->block, FN(gemm_shared)(w));
+    t.p1 = FN(gemm_min)(t.p0 + w->band, FN(gemm_private)(w));
+    return t;
 }
 
 FUNC ptrdiff_t FN(gemm_tasks)(const FN(gemm_job) *w, ptrdiff_t phase)
 {
-    ptrdiff_t half = phase / 2;
     if (w->deep)
-        return phase % 2 ? w->panels_a * w->panels_b : FN(gemm_min)(w->wave, w->chunks - half * w->wave);
+        return phase % 2 ? w->panels_a * w->panels_b : FN(gemm_min)(w->wave, w->chunks - phase / 2 * w->wave);
+    FN(gemm_step) t = FN(gemm_steps)(w, phase);
     if (phase % 2)
-        return FN(gemm_ceil)(FN(gemm_private)(w), w->group);
-    if (w->share_a && w->direct_a)
-        return 0;
-    return FN(gemm_min)(w->block, FN(gemm_shared)(w) - half / w->chunks * w->block);
+        return FN(gemm_ceil)(t.p1 - t.p0, w->group) * FN(gemm_ceil)(t.s1 - t.s0, w->split);
+    return w->share_a && w->direct_a ? 0 : t.s1 - t.s0;
 }
 
 FUNC void FN(gemm_task)(const FN(gemm_job) *w, ptrdiff_t phase, ptrdiff_t task, ptrdiff_t slot)
 {
-    ptrdiff_t half = phase / 2;
     if (w->deep) {
         if (phase % 2)
-            FN(gemm_deep_sum)(w, half * w->wave, task);
+            FN(gemm_deep_sum)(w, phase / 2 * w->wave, task);
         else
-            FN(gemm_deep_chunk)(w, half * w->wave, task, slot);
+            FN(gemm_deep_chunk)(w, phase / 2 * w->wave, task, slot);
         return;
     }
     const int is_a = w->share_a;
-    ptrdiff_t shared_stride = is_a ? w->stride_a : w->stride_b, own_stride = is_a ? w->stride_b : w->stride_a;
-    ptrdiff_t chunk = half % w->chunks, first = half / w->chunks * w->block;
-    real *packed = (real *)w->scratch, *mine = packed + w->block * shared_stride + slot * w->group * own_stride;
+    const ptrdiff_t shared_stride = FN(gemm_shared_stride)(w), own_stride = FN(gemm_private_stride)(w);
+    FN(gemm_step) t = FN(gemm_steps)(w, phase);
+    real *packed = (real *)w->scratch, *mine = packed + w->block * shared_stride;
     if (phase % 2 == 0) {
-        FN(gemm_pack_panel)(w, is_a, first + task, chunk, packed + task * shared_stride);
+        FN(gemm_pack_panel)(w, is_a, t.s0 + task, t.chunk, packed + task * shared_stride);
         return;
     }
-    ptrdiff_t last = FN(gemm_min)(first + w->block, FN(gemm_shared)(w));
-    ptrdiff_t p0 = task * w->group, p1 = FN(gemm_min)(p0 + w->group, FN(gemm_private)(w));
-    for (ptrdiff_t p = p0; p < p1; p++)
-        FN(gemm_pack_panel)(w, !is_a, p, chunk, mine + (p - p0) * own_stride);
-    for (ptrdiff_t s = first; s < last; s++)
+    ptrdiff_t splits = FN(gemm_ceil)(t.s1 - t.s0, w->split), group = task / splits;
+    ptrdiff_t s0 = t.s0 + task % splits * w->split, s1 = FN(gemm_min)(s0 + w->split, t.s1);
+    ptrdiff_t p0 = t.p0 + group * w->group, p1 = FN(gemm_min)(p0 + w->group, t.p1);
+    mine += (w->keep ? p0 - t.p0 : slot * w->group) * own_stride;
+    if (!w->keep || t.s0 == 0)
+        for (ptrdiff_t p = p0; p < p1; p++)
+            FN(gemm_pack_panel)(w, !is_a, p, t.chunk, mine + (p - p0) * own_stride);
+    for (ptrdiff_t s = s0; s < s1; s++)
         for (ptrdiff_t p = p0; p < p1; p++) {
-            FN(gemm_strip) x = FN(gemm_find)(w, is_a, s, chunk, packed + (s - first) * shared_stride);
-            FN(gemm_strip) y = FN(gemm_find)(w, !is_a, p, chunk, mine + (p - p0) * own_stride);
-            FN(gemm_cell)(w, is_a ? s : p, is_a ? p : s, chunk, is_a ? x : y, is_a ? y : x);
+            FN(gemm_strip) x = FN(gemm_find)(w, is_a, s, t.chunk, packed + (s - t.s0) * shared_stride);
+            FN(gemm_strip) y = FN(gemm_find)(w, !is_a, p, t.chunk, mine + (p - p0) * own_stride);
+            FN(gemm_cell)(w, is_a ? s : p, is_a ? p : s, t.chunk, is_a ? x : y, is_a ? y : x);
         }
 }
 

@@ -7,12 +7,14 @@
  * A row of output is made in two steps. First the rows of x that its windows touch are folded into one line, cell by cell
  * (vectors along W * C, whatever the window). Then the line is folded along W:
  *
- *   in runs       windows at a stride s: the line is laid out by phases, cell w in phase w % s at place w / s. Tap t of
- *                 every window then lies at one offset, and outputs are vectors again, also with one channel. Padding is
- *                 filled with the identity. With stride 1 there is one phase, the line itself; `by_pixel` (many channels,
- *                 or a stride beyond MOST_PHASES) keeps the line and makes a run of each output pixel
- *   in segments   adaptive windows and very wide ones: each output folds its own range of the line, which is made in
- *                 several parts when the window is wider than the line may be
+ *   in runs      windows at a stride s: the line is laid out by phases, cell w in phase w % s at place w / s. Tap t of
+ *                every window then lies at one offset, and outputs are vectors again, also with one channel. Padding is
+ *                filled with the identity. With stride 1 there is one phase, the line itself; `by_pixel` (many channels,
+ *                or a stride beyond MOST_PHASES) keeps the line and makes a run of each output pixel
+ *   in segments  adaptive windows and very wide ones: each output folds its own range of the line, which is made in
+ *                several parts when the window is wider than the line may be
+ *
+ * With many channels and few taps there is no line: an output pixel is folded directly from its window's cells.
  *
  * Lines hold at most LINE cells, or MOST_LINE for wide windows, so scratch is bounded whatever the size of x.
  */
@@ -26,7 +28,9 @@ enum {
     MOST_LINE = 65536,  /* of one window's reach, before it is cut into segments */
     MOST_CHUNK = 256,   /* channels at a time */
     MOST_PHASES = 8,
-    SLACK = 64,         /* cells behind a line that a full vector may read */
+    MOST_DIRECT = 64,   /* taps of a window without a line */
+    MOST_MARKED = 64,   /* taps of a window whose gradient is spread by comparing */
+    SLACK = 64,         /* cells behind a line that a full vector may touch */
     BLOCK_CELLS = 65536 /* cells of x folded by one block of rows: tens of microseconds */
 };
 
@@ -45,8 +49,9 @@ INLINE ptrdiff_t scaled(ptrdiff_t i, ptrdiff_t n, ptrdiff_t d)
     return d >> 31 ? (ptrdiff_t)((__int128)i * n / d) : n / d * i + n % d * i / d;
 }
 
-INLINE ptrdiff_t ceil_div(ptrdiff_t a, ptrdiff_t b) { return a <= 0 ? -(-a / b) : (a - 1) / b + 1; }
-INLINE ptrdiff_t floor_div(ptrdiff_t a, ptrdiff_t b) { return a >= 0 ? a / b : -((-a - 1) / b) - 1; }
+/* a / b and rounded up, b > 0; most divisors are 1 or 2, and a division costs 20 cycles */
+INLINE ptrdiff_t quotient(ptrdiff_t a, ptrdiff_t b) { return b == 1 ? a : b == 2 && a >= 0 ? a >> 1 : a / b; }
+INLINE ptrdiff_t ceil_div(ptrdiff_t a, ptrdiff_t b) { return a <= 0 ? -quotient(-a, b) : quotient(a - 1, b) + 1; }
 INLINE ptrdiff_t least(ptrdiff_t a, ptrdiff_t b) { return a < b ? a : b; }
 INLINE ptrdiff_t most(ptrdiff_t a, ptrdiff_t b) { return a > b ? a : b; }
 
@@ -79,7 +84,7 @@ INLINE void cover(const pool_axis *a, ptrdiff_t c, ptrdiff_t *lo, ptrdiff_t *hi)
     }
     ptrdiff_t at = c + a->before;
     *lo = most(0, ceil_div(at - a->dilation * (a->kernel - 1), a->stride));
-    *hi = least(a->out - 1, at / a->stride);
+    *hi = least(a->out - 1, quotient(at, a->stride));
 }
 
 INLINE int holds(const pool_axis *a, ptrdiff_t i, ptrdiff_t c)
@@ -98,13 +103,17 @@ typedef struct {
     ptrdiff_t planes, channels;
     int include_pad;             /* taps in padding count in an average's divisor */
     double divisor;              /* 0: the number of taps */
-    int segments, by_pixel;
+    int segments, by_pixel, direct;
+    int marked;                  /* gradients of the maximum: spread by comparing, not cell by cell */
     ptrdiff_t chunk, chunks;     /* channels at a time */
     ptrdiff_t tile, tiles;       /* columns at a time: of the output, in avg_pool_backward of x */
     ptrdiff_t rows, units;       /* a unit: one row of one tile; rows of a tile follow one another */
     ptrdiff_t block, next;       /* units a block; the first block that no worker has taken */
     ptrdiff_t line, phase, back; /* cells of a line, of a phase, and of avg_pool_backward's line of gradients */
+    ptrdiff_t phases;
     ptrdiff_t parts, part;       /* max_pool_backward: parts of a plane, and cells of the axis that is cut a part */
+    ptrdiff_t ring, far;         /* marked: rows of x that windows of one output row touch; how far, in places, an output may
+                                    lie before a cell of its window */
     size_t bytes;                /* scratch a worker */
 } pool_plan;
 
@@ -114,10 +123,12 @@ INLINE ptrdiff_t reach(const pool_axis *a) { return a->dilation * (a->kernel - 1
 
 /* the widest window of an axis, in taps */
 INLINE ptrdiff_t widest(const pool_axis *a) { return a->kernel ? least(a->kernel, a->in) : least(a->in, a->in / a->out + 2); }
+INLINE ptrdiff_t cells_in(const pool_plan *p) { return p->d.in * p->h.in * p->w.in; }
+INLINE ptrdiff_t cells_out(const pool_plan *p) { return p->d.out * p->h.out * p->w.out; }
 
-static void cut_channels(pool_plan *p)
+static void cut_channels(pool_plan *p, ptrdiff_t chunk)
 {
-    p->chunk = least(p->channels, MOST_CHUNK);
+    p->chunk = least(p->channels, chunk);
     p->chunks = ceil_div(p->channels, p->chunk);
 }
 
@@ -128,8 +139,8 @@ static void cut_blocks(pool_plan *p, ptrdiff_t rows, ptrdiff_t cells)
     p->block = most(1, BLOCK_CELLS / most(1, cells));
 }
 
-/* columns of `n` windows at once that a line of `room` cells holds */
-INLINE ptrdiff_t windows_of(const pool_axis *a, ptrdiff_t room)
+/* so many windows at once that a line of `room` cells holds them */
+static ptrdiff_t windows_of(const pool_axis *a, ptrdiff_t room)
 {
     if (a->kernel)
         return room < reach(a) ? 1 : least(a->out, (room - reach(a)) / a->stride + 1);
@@ -137,78 +148,94 @@ INLINE ptrdiff_t windows_of(const pool_axis *a, ptrdiff_t room)
     return n < 1 ? 1 : least(a->out, n > (double)room ? room : (ptrdiff_t)n);
 }
 
-/* forward (and max_pool_backward, which repeats the forward) */
-static void plan_forward(pool_plan *p)
+/* what fits the scratch of a tile in the forward: in 8-byte cells */
+static ptrdiff_t forward_cells(const pool_plan *p)
+{
+    ptrdiff_t line = p->line * p->chunk + SLACK, outputs = p->tile * p->chunk + SLACK;
+    return 2 * line + 2 * p->phases * p->phase + 3 * outputs + 4 * p->far * p->chunk + 3 * (p->tile + SLACK) + least(p->w.kernel, p->line) +
+           3 * MOST_DIRECT + 6 * (p->chunk + SLACK);
+}
+
+static void plan_tiles(pool_plan *p, ptrdiff_t cells, ptrdiff_t chunk)
 {
     const pool_axis *w = &p->w;
-    cut_channels(p);
+    cut_channels(p, chunk);
     /* a maximum's place in its window is an int32 beside float32 */
-    double cells = ((double)(widest(&p->d) * p->d.dilation) * (double)p->h.in + (double)(widest(&p->h) * p->h.dilation) + 1) * (double)w->in;
-    p->segments = w->kernel == 0 || reach(w) > MOST_LINE / 2 / p->chunk || cells > INT32_MAX ||
+    double span = ((double)(widest(&p->d) * p->d.dilation) * (double)p->h.in + (double)(widest(&p->h) * p->h.dilation) + 1) * (double)w->in;
+    p->segments = w->kernel == 0 || reach(w) > MOST_LINE / 2 / p->chunk || span > INT32_MAX ||
                   (p->channels == 1 && w->out < 8 && w->kernel >= 16);
-    /* twice the reach at least: else most of a line is fold again for the next tile */
-    ptrdiff_t room = most(LINE / p->chunk, p->segments ? 1 : least(4 * reach(w), MOST_LINE / p->chunk));
+    ptrdiff_t rows = widest(&p->d) * widest(&p->h);
+    p->direct = !p->segments && p->chunk >= LANES_f32 && p->d.kernel && p->h.kernel && rows * w->kernel <= MOST_DIRECT &&
+                rows * w->kernel <= rows * w->stride + w->stride + w->kernel;
+    /* four times the reach: else most of a line is folded again for the next tile */
+    ptrdiff_t room = most(cells / p->chunk, p->segments ? 1 : least(4 * reach(w), MOST_LINE / p->chunk));
     p->tile = windows_of(w, room);
     p->tiles = ceil_div(w->out, p->tile);
     p->line = p->segments ? least(room, w->in) : (p->tile - 1) * w->stride + reach(w);
     p->by_pixel = p->chunk < p->channels || (w->stride > 1 && (p->chunk >= LANES_f32 || w->stride > MOST_PHASES));
-    p->phase = ceil_div(p->line, p->by_pixel ? 1 : most(1, w->stride)) * p->chunk + SLACK;
-    ptrdiff_t phases = p->segments || p->by_pixel ? 1 : w->stride;
-    /* the line and its codes, both by phases, then per output cell: scale, code, value, index; and a tap's offset */
-    p->bytes = 8 * (size_t)(2 * (p->line * p->chunk + SLACK) + 2 * phases * p->phase + 4 * (p->tile * p->chunk + SLACK) +
-                            (p->segments ? 0 : w->kernel) + 6 * (p->chunk + SLACK));
-    cut_blocks(p, p->planes * p->d.out * p->h.out, widest(&p->d) * widest(&p->h) * most(p->line, widest(w)) * p->chunk);
+    p->phases = p->segments || p->by_pixel ? 1 : w->stride;
+    p->phase = ceil_div(p->line, p->phases) * p->chunk + SLACK;
+    p->far = p->ring = p->marked = 0;
+    p->bytes = 8 * (size_t)forward_cells(p);
+    cut_blocks(p, p->planes * p->d.out * p->h.out, rows * most(p->line, widest(w)) * p->chunk);
 }
+
+static void plan_forward(pool_plan *p) { plan_tiles(p, LINE, MOST_CHUNK); }
 
 /* avg_pool_backward: units are rows of x */
 static void plan_backward(pool_plan *p)
 {
     const pool_axis *w = &p->w;
-    cut_channels(p);
-    p->segments = w->kernel == 0 || reach(w) > MOST_LINE / 2 / p->chunk;
+    cut_channels(p, MOST_CHUNK);
+    p->segments = w->kernel == 0 || reach(w) > MOST_LINE / 2 / p->chunk ||
+                  (w->stride > 1 && (p->chunk >= LANES_f32 || w->stride > MOST_PHASES));
     ptrdiff_t room = most(1, LINE / p->chunk);
     p->tile = least(w->in, room);
     p->tiles = ceil_div(w->in, p->tile);
     p->line = p->tile;
-    p->by_pixel = p->chunk < p->channels || (w->stride > 1 && (p->chunk >= LANES_f32 || w->stride > MOST_PHASES));
-    p->back = p->segments ? least(room, w->out) : p->tile / w->stride + 2 + (reach(w) - 1) / w->stride;
-    p->phase = (p->segments ? 0 : p->tile / w->stride + 2) * p->chunk + SLACK;
-    ptrdiff_t phases = p->segments || p->by_pixel ? 1 : w->stride;
-    p->bytes = 8 * (size_t)(p->line * p->chunk + 2 * p->back * p->chunk + phases * p->phase + (p->segments ? 0 : w->kernel) + 4 * SLACK);
+    p->phases = p->segments ? 0 : w->stride;
+    p->back = p->segments ? least(2 * room, w->out) : p->tile / w->stride + 2 + (reach(w) - 1) / w->stride;
+    p->phase = p->segments ? 0 : (p->tile / w->stride + 2) * p->chunk + SLACK;
+    p->bytes = 8 * (size_t)(p->line * p->chunk + 2 * p->back * p->chunk + (p->segments ? 3 * p->back : w->kernel) +
+                            p->phases * p->phase + 6 * SLACK);
     ptrdiff_t over = p->d.kernel ? ceil_div(p->d.kernel, p->d.stride) : p->d.out / p->d.in + 2;
     over *= p->h.kernel ? ceil_div(p->h.kernel, p->h.stride) : p->h.out / p->h.in + 2;
     cut_blocks(p, p->planes * p->d.in * p->h.in, (1 + over) * p->tile * p->chunk);
 }
 
-/* max_pool_backward: a unit is a part of a plane (of a chunk of its channels), which its worker owns */
+/* gradients of the maximum: a unit is a part of a plane (of a chunk of its channels), which its worker owns */
 static void plan_parts(pool_plan *p)
 {
-    plan_forward(p);
+    plan_tiles(p, 4 * LINE, 64);
     const pool_axis *a = p->d.in > 1 ? &p->d : p->h.in > 1 ? &p->h : &p->w;
-    ptrdiff_t whole = p->planes * p->chunks, cells = p->d.in * p->h.in * p->w.in * p->chunk;
+    ptrdiff_t whole = p->planes * p->chunks, cells = cells_in(p) * p->chunk;
     p->parts = whole >= 16 || whole == 0 ? 1 : least(16 / whole, cells / BLOCK_CELLS);
     ptrdiff_t overlap = a->kernel ? 4 * reach(a) : 4 * (a->in / a->out + 2);
     p->part = most(ceil_div(a->in, most(1, p->parts)), overlap);
     p->parts = ceil_div(a->in, p->part);
     p->units = whole * p->parts;
     p->block = 1;
+    double places = (double)p->phases * (double)p->phase;
+    p->marked = !p->segments && p->tiles == 1 && p->d.in == 1 && p->d.out == 1 && p->h.kernel &&
+                p->h.kernel * p->w.kernel <= MOST_MARKED && (double)reach(&p->h) * places <= MOST_LINE;
+    if (p->marked) {
+        p->ring = reach(&p->h);
+        p->far = p->by_pixel ? 0 : (reach(&p->w) - 1) / p->phases;
+        p->bytes = 8 * (size_t)(forward_cells(p) + p->ring * p->phases * p->phase + SLACK);
+    }
 }
 
-/* max_pool_scatter: a unit is a plane (of a chunk of its channels) */
+/* the same from indices, which may lie anywhere in the plane */
 static void plan_scatter(pool_plan *p)
 {
-    p->chunk = least(p->channels, 32);  /* whole cache lines */
-    p->chunks = ceil_div(p->channels, p->chunk);
+    plan_parts(p);
+    p->parts = 1;
     p->units = p->planes * p->chunks;
-    p->block = 1;
-    p->bytes = 0;
 }
 
-INLINE ptrdiff_t cells_in(const pool_plan *p) { return p->d.in * p->h.in * p->w.in; }
-INLINE ptrdiff_t cells_out(const pool_plan *p) { return p->d.out * p->h.out * p->w.out; }
+/* one worker: `work` on blocks of units until none is left */
 INLINE ptrdiff_t blocks_of(const pool_plan *p) { return ceil_div(p->units, p->block); }
 
-/* one worker: `work` on blocks of units until none is left */
 static void work_blocks(pool_plan *p, pool_work work, void *memory)
 {
     for (;;) {
@@ -219,36 +246,75 @@ static void work_blocks(pool_plan *p, pool_work work, void *memory)
     }
 }
 
-/* ---- a tile: the columns and channels of one unit */
+/* ---- where a unit is */
 
+typedef struct {
+    ptrdiff_t tile, row, plane, d, h; /* row: of the tile; plane, d, h: the same, of nd by nh rows a plane */
+} pool_cursor;
+
+INLINE pool_cursor cursor_at(const pool_plan *p, ptrdiff_t unit, ptrdiff_t nd, ptrdiff_t nh)
+{
+    pool_cursor c;
+    c.tile = unit / p->rows;
+    c.row = unit % p->rows;
+    c.h = c.row % nh;
+    c.d = c.row / nh % nd;
+    c.plane = c.row / nh / nd;
+    return c;
+}
+
+/* to the next unit; 1 when it is the first of another tile */
+INLINE int cursor_next(pool_cursor *c, const pool_plan *p, ptrdiff_t nd, ptrdiff_t nh)
+{
+    c->row++;
+    if (++c->h < nh)
+        return 0;
+    c->h = 0;
+    if (++c->d < nd)
+        return 0;
+    c->d = 0;
+    c->plane++;
+    if (c->row < p->rows)
+        return 0;
+    c->row = c->plane = 0;
+    c->tile++;
+    return 1;
+}
+
+/* the columns and channels of a tile of the output */
 typedef struct {
     ptrdiff_t c, channels;  /* first channel, how many */
     ptrdiff_t o, outputs;   /* first output column, how many */
     ptrdiff_t origin;       /* column of x at the line's place 0 */
-    ptrdiff_t lo, hi;       /* places of the line that lie in x */
+    ptrdiff_t lo, hi, span; /* places lo..hi-1 of the line lie in x, of `span` that windows touch */
 } pool_tile;
 
 static pool_tile tile_of(const pool_plan *p, ptrdiff_t n)
 {
+    const pool_axis *w = &p->w;
     pool_tile t;
     t.c = n / p->tiles * p->chunk;
     t.channels = least(p->chunk, p->channels - t.c);
     t.o = n % p->tiles * p->tile;
-    t.outputs = least(p->tile, p->w.out - t.o);
+    t.outputs = least(p->tile, w->out - t.o);
     if (p->segments) {
-        const pool_axis *w = &p->w;
         pool_window last = window(w, t.o + t.outputs - 1);
         /* with dilation the first window's first tap need not be the lowest, nor the last one's last the highest */
         t.origin = w->kernel ? most(0, t.o * w->stride - w->before) : window(w, t.o).first;
         t.lo = 0;
         t.hi = (w->kernel ? least(w->in, (t.o + t.outputs - 1) * w->stride - w->before + reach(w)) : last.first + last.taps) - t.origin;
+        t.span = t.hi;
     } else {
-        t.origin = t.o * p->w.stride - p->w.before;
+        t.origin = t.o * w->stride - w->before;
         t.lo = most(0, -t.origin);
-        t.hi = least((t.outputs - 1) * p->w.stride + reach(&p->w), p->w.in - t.origin);
+        t.span = (t.outputs - 1) * w->stride + reach(w);
+        t.hi = least(t.span, w->in - t.origin);
     }
     return t;
 }
+
+/* the place of cell i of a line of n channels in its phases */
+INLINE ptrdiff_t place_of(const pool_plan *p, ptrdiff_t i, ptrdiff_t n) { return i % p->phases * p->phase + i / p->phases * n; }
 
 /* the divisor of an average is a product of one number an axis: that of W, and that of D and H */
 INLINE double taps_counted(const pool_plan *p, pool_window w) { return (double)(p->include_pad ? w.counted : w.taps); }
@@ -259,6 +325,31 @@ INLINE double rows_counted(const pool_plan *p, pool_window d, pool_window h)
 }
 
 INLINE double columns_counted(const pool_plan *p, pool_window w) { return p->divisor != 0 ? 1 : taps_counted(p, w); }
+
+/* the cells of the window (d, h, w) as distances from its first, for channels-last x: at most MOST_DIRECT */
+static ptrdiff_t direct_taps(const pool_plan *p, pool_window d, pool_window h, pool_window w, ptrdiff_t *offset)
+{
+    ptrdiff_t n = 0, area = p->h.in * p->w.in;
+    for (ptrdiff_t i = 0; i < d.taps; i++)
+        for (ptrdiff_t j = 0; j < h.taps; j++)
+            for (ptrdiff_t k = 0; k < w.taps; k++)
+                offset[n++] = i * p->d.dilation * area + j * p->h.dilation * p->w.in + k * p->w.dilation;
+    return n;
+}
+
+enum { NO_OUTPUT = -1, NO_TAP = -2 }; /* places of maxima: none; one that no tap of the window has */
+
+/* few rows are the rule: with their number constant the loops over them unroll */
+#define BY_ROWS(nd, nh, CALL)           \
+    if ((nd) == 1 && (nh) == 1) {       \
+        CALL(1, 1);                     \
+    } else if ((nd) == 1 && (nh) == 2) {\
+        CALL(1, 2);                     \
+    } else if ((nd) == 1 && (nh) == 3) {\
+        CALL(1, 3);                     \
+    } else {                            \
+        CALL(nd, nh);                   \
+    }
 
 #define REAL_BODY "pool_max_real.h"
 #include "for_each_real.h"

@@ -7,91 +7,70 @@
 
 /* ---- step 1: rows to a line of doubles */
 
-INLINE wvec FN(sum_rows)(const real *x, ptrdiff_t nd, ptrdiff_t nh, ptrdiff_t step_d, ptrdiff_t step_h)
+typedef struct {
+    const real *x; /* the first cell of the line, in the windows' first row */
+    ptrdiff_t nd, nh, step_d, step_h;
+    int whole;     /* a vector at any cell of the line may be read whole: x goes on */
+} FN(avg_rows);
+
+INLINE wvec FN(sum_rows)(const FN(avg_rows) *r, ptrdiff_t column, ptrdiff_t nd, ptrdiff_t nh, ptrdiff_t lanes)
 {
-    wvec sum = wload(x);
+    wvec sum = wset(0);
     for (ptrdiff_t d = 0; d < nd; d++)
-        for (ptrdiff_t h = d == 0; h < nh; h++)
-            sum += wload(x + d * step_d + h * step_h);
+        for (ptrdiff_t h = 0; h < nh; h++) {
+            const real *at = r->x + column + d * r->step_d + h * r->step_h;
+            wvec v = lanes == WLANES ? wload(at) : wload_n(at, lanes);
+            sum = d == 0 && h == 0 ? v : sum + v;
+        }
     return sum;
 }
 
-INLINE double FN(sum_rows_one)(const real *x, ptrdiff_t nd, ptrdiff_t nh, ptrdiff_t step_d, ptrdiff_t step_h)
-{
-    double sum = (double)*x;
-    for (ptrdiff_t d = 0; d < nd; d++)
-        for (ptrdiff_t h = d == 0; h < nh; h++)
-            sum += (double)x[d * step_d + h * step_h];
-    return sum;
-}
-
-INLINE void FN(sum_line_of)(const real *x, ptrdiff_t nd, ptrdiff_t nh, ptrdiff_t step_d, ptrdiff_t step_h, ptrdiff_t n, double *line)
+INLINE void FN(sum_line_of)(const FN(avg_rows) *r, ptrdiff_t nd, ptrdiff_t nh, ptrdiff_t n, double *line)
 {
     if (n < WLANES) {
-        for (ptrdiff_t i = 0; i < n; i++)
-            line[i] = FN(sum_rows_one)(x + i, nd, nh, step_d, step_h);
+        vstore_f64(line, r->whole ? FN(sum_rows)(r, 0, nd, nh, WLANES) : FN(sum_rows)(r, 0, nd, nh, n));
         return;
     }
     for (ptrdiff_t i = 0; i < n; i += WLANES) {
         ptrdiff_t at = least(i, n - WLANES);
-        vstore_f64(line + at, FN(sum_rows)(x + at, nd, nh, step_d, step_h));
+        vstore_f64(line + at, FN(sum_rows)(r, at, nd, nh, WLANES));
     }
 }
 
-INLINE void FN(dealt_sum_line_of)(const real *x, ptrdiff_t nd, ptrdiff_t nh, ptrdiff_t step_d, ptrdiff_t step_h, ptrdiff_t n,
-                                  ptrdiff_t first, ptrdiff_t phase, double *line)
+INLINE void FN(sum_dealt_of)(const FN(avg_rows) *r, ptrdiff_t nd, ptrdiff_t nh, ptrdiff_t n, ptrdiff_t first, ptrdiff_t phase, double *line)
 {
     for (ptrdiff_t i = 0; i < n; i += 2 * WLANES) {
-        ptrdiff_t at = least(i, n - 2 * WLANES), place = first + at;
+        ptrdiff_t at = most(0, least(i, n - 2 * WLANES)), place = first + at;
         wvec even, odd;
-        vdeal_f64(FN(sum_rows)(x + at, nd, nh, step_d, step_h), FN(sum_rows)(x + at + WLANES, nd, nh, step_d, step_h), &even, &odd);
-        vstore_f64(line + place % 2 * phase + place / 2, even);
-        vstore_f64(line + (place + 1) % 2 * phase + (place + 1) / 2, odd);
+        vdeal_f64(FN(sum_rows)(r, at, nd, nh, WLANES), FN(sum_rows)(r, at + WLANES, nd, nh, WLANES), &even, &odd);
+        vstore_f64(line + (place & 1) * phase + (place >> 1), even);
+        vstore_f64(line + (~place & 1) * phase + ((place + 1) >> 1), odd);
     }
 }
 
-#define BY_ROWS(nd, nh, CALL)           \
-    if ((nd) == 1 && (nh) == 1) {       \
-        CALL(1, 1);                     \
-    } else if ((nd) == 1 && (nh) == 2) {\
-        CALL(1, 2);                     \
-    } else if ((nd) == 1 && (nh) == 3) {\
-        CALL(1, 3);                     \
-    } else {                            \
-        CALL(nd, nh);                   \
-    }
-
-typedef struct {
-    const real *x;
-    ptrdiff_t nd, nh, step_d, step_h;
-} FN(sum_rows_args);
-
-FUNC void FN(sum_line)(const FN(sum_rows_args) *r, ptrdiff_t n, double *line)
+FUNC void FN(sum_line)(const FN(avg_rows) *r, ptrdiff_t n, double *line)
 {
-#define CALL(nd, nh) FN(sum_line_of)(r->x, nd, nh, r->step_d, r->step_h, n, line)
+#define CALL(nd, nh) FN(sum_line_of)(r, nd, nh, n, line)
     BY_ROWS(r->nd, r->nh, CALL)
 #undef CALL
 }
 
-FUNC void FN(dealt_sum_line)(const FN(sum_rows_args) *r, ptrdiff_t n, ptrdiff_t first, ptrdiff_t phase, double *line)
+FUNC void FN(sum_dealt)(const FN(avg_rows) *r, ptrdiff_t n, ptrdiff_t first, ptrdiff_t phase, double *line)
 {
-#define CALL(nd, nh) FN(dealt_sum_line_of)(r->x, nd, nh, r->step_d, r->step_h, n, first, phase, line)
+#define CALL(nd, nh) FN(sum_dealt_of)(r, nd, nh, n, first, phase, line)
     BY_ROWS(r->nd, r->nh, CALL)
 #undef CALL
 }
 
 /* `n` pixels of a line, of `channels` out of `pixel` */
-static void FN(any_sum_line)(FN(sum_rows_args) r, ptrdiff_t n, ptrdiff_t channels, ptrdiff_t pixel, double *line)
+static void FN(any_sum_line)(FN(avg_rows) r, ptrdiff_t n, ptrdiff_t channels, ptrdiff_t pixel, double *line)
 {
-    if (channels == pixel) {
-        FN(sum_line)(&r, n * pixel, line);
-        return;
-    }
-    for (ptrdiff_t i = 0; i < n; i++, r.x += pixel)
-        FN(sum_line)(&r, channels, line + i * channels);
+    ptrdiff_t runs = channels == pixel ? 1 : n, run = channels == pixel ? n * pixel : channels;
+    for (ptrdiff_t i = 0; i < runs; i++, r.x += pixel)
+        FN(sum_line)(&r, run, line + i * channels);
 }
 
-/* ---- step 2, runs */
+/* ---- step 2, runs; direct */
 
 /* sum / divisor: `scale` is the divisor in double, where the quotient is rounded once, and for float its reciprocal,
  * whose error is far below a float's */
@@ -99,21 +78,16 @@ static void FN(any_sum_line)(FN(sum_rows_args) r, ptrdiff_t n, ptrdiff_t channel
 
 INLINE void FN(avg_run_of)(const double *line, const ptrdiff_t *offset, ptrdiff_t taps, const double *scale, ptrdiff_t n, real *out)
 {
-    if (n < WLANES) {
-        for (ptrdiff_t i = 0; i < n; i++) {
-            double sum = line[offset[0] + i];
-            for (ptrdiff_t t = 1; t < taps; t++)
-                sum += line[offset[t] + i];
-            out[i] = (real)QUOTIENT(sum, scale[i]);
-        }
-        return;
-    }
     for (ptrdiff_t i = 0; i < n; i += WLANES) {
-        ptrdiff_t at = least(i, n - WLANES);
+        ptrdiff_t at = n < WLANES ? 0 : least(i, n - WLANES);
         wvec sum = vload_f64(line + offset[0] + at);
         for (ptrdiff_t t = 1; t < taps; t++)
             sum += vload_f64(line + offset[t] + at);
-        wstore(out + at, QUOTIENT(sum, vload_f64(scale + at)));
+        sum = QUOTIENT(sum, vload_f64(scale + at));
+        if (n < WLANES)
+            wstore_n(out, sum, n);
+        else
+            wstore(out + at, sum);
     }
 }
 
@@ -125,6 +99,25 @@ FUNC void FN(avg_run)(const double *line, const ptrdiff_t *offset, ptrdiff_t tap
         FN(avg_run_of)(line, offset, 3, scale, n, out);
     else
         FN(avg_run_of)(line, offset, taps, scale, n, out);
+}
+
+/* the n channels of one output pixel from its window's cells */
+FUNC void FN(direct_avg)(const real *x, const ptrdiff_t *offset, ptrdiff_t taps, ptrdiff_t pixel, double scale, ptrdiff_t n, real *out)
+{
+    for (ptrdiff_t i = 0; i < n; i += WLANES) {
+        ptrdiff_t at = n < WLANES ? 0 : least(i, n - WLANES);
+        if (n < WLANES) {
+            wvec sum = wload_n(x, n);
+            for (ptrdiff_t t = 1; t < taps; t++)
+                sum += wload_n(x + offset[t] * pixel, n);
+            wstore_n(out, QUOTIENT(sum, wset(scale)), n);
+            return;
+        }
+        wvec sum = wload(x + at);
+        for (ptrdiff_t t = 1; t < taps; t++)
+            sum += wload(x + offset[t] * pixel + at);
+        wstore(out + at, QUOTIENT(sum, wset(scale)));
+    }
 }
 
 /* ---- step 2, segments */
@@ -163,133 +156,164 @@ FUNC void FN(segment_sum)(const double *line, ptrdiff_t taps, ptrdiff_t step, pt
 /* ---- one row of one tile */
 
 typedef struct {
-    double *line, *phases, *scale, *columns, *sum;
-    ptrdiff_t *offset;
+    double *line, *phases;
+    double *scale;          /* of an output cell: QUOTIENT's */
+    double *sum;            /* segments: a channel's */
+    ptrdiff_t *offset;      /* of the taps along W in the phases */
+    pool_window *columns;   /* the windows along W */
+    ptrdiff_t *taps;        /* direct: the cells of windows that are whole along W, and of others */
 } FN(avg_scratch);
 
 static FN(avg_scratch) FN(avg_scratch_of)(const pool_plan *p, void *memory)
 {
     FN(avg_scratch) s;
-    double *at = (double *)memory;
-    s.line = at;
-    at += p->line * p->chunk + SLACK;
-    s.phases = at;
-    at += (p->segments || p->by_pixel ? 1 : p->w.stride) * p->phase;
-    s.scale = at;
-    at += p->tile * p->chunk + SLACK;
-    s.columns = at;
-    at += p->tile + SLACK;
-    s.sum = at;
-    at += p->chunk + SLACK / 8;
-    s.offset = (ptrdiff_t *)at;
+    char *at = (char *)memory;
+#define TAKE(member, n)    \
+    s.member = (void *)at; \
+    at += 8 * (n);
+    TAKE(line, p->line * p->chunk + SLACK)
+    TAKE(phases, p->phases * p->phase)
+    TAKE(scale, p->tile * p->chunk + SLACK)
+    TAKE(columns, 3 * (p->tile + SLACK))
+    TAKE(sum, p->chunk + SLACK)
+    TAKE(offset, least(p->w.kernel, p->line))
+    TAKE(taps, 3 * MOST_DIRECT)
+#undef TAKE
     return s;
 }
 
+static void FN(pad_with_nothing)(const pool_plan *p, const FN(avg_scratch) *s, ptrdiff_t lo, ptrdiff_t hi, ptrdiff_t n)
+{
+    for (ptrdiff_t i = lo; i < hi; i++)
+        for (ptrdiff_t c = 0; c < n; c++)
+            s->phases[place_of(p, i, n) + c] = -0.0;
+}
+
+/* what a tile's rows share */
 static void FN(avg_tile)(const pool_plan *p, const pool_tile *t, const FN(avg_scratch) *s)
 {
     for (ptrdiff_t o = 0; o < t->outputs; o++)
-        s->columns[o] = columns_counted(p, window(&p->w, t->o + o));
-    if (p->segments)
-        return;
-    ptrdiff_t n = t->channels, phases = p->by_pixel ? 1 : p->w.stride, d = p->w.dilation;
-    for (ptrdiff_t k = 0; k < p->w.kernel; k++)
-        s->offset[k] = k * d % phases * p->phase + k * d / phases * n;
-    ptrdiff_t span = (t->outputs - 1) * p->w.stride + reach(&p->w);
-    for (ptrdiff_t i = 0; i < span; i++) {
-        if (i == t->lo)
-            i = t->hi;
-        if (i >= span)
-            break;
-        for (ptrdiff_t c = 0; c < n; c++)
-            s->phases[i % phases * p->phase + i / phases * n + c] = -0.0;
-    }
+        s->columns[o] = window(&p->w, t->o + o);
+    for (ptrdiff_t k = 0; !p->segments && k < p->w.kernel; k++)
+        s->offset[k] = place_of(p, k * p->w.dilation, t->channels);
+    if (!p->segments && !p->direct)
+        FN(pad_with_nothing)(p, s, 0, t->lo, t->channels);
 }
 
-static void FN(avg_scales)(const pool_tile *t, const FN(avg_scratch) *s, double rows)
+static void FN(avg_scales)(const pool_plan *p, const pool_tile *t, const FN(avg_scratch) *s, double rows)
 {
     for (ptrdiff_t o = 0; o < t->outputs; o++) {
-        double divisor = rows * s->columns[o], scale = IS_F64 ? divisor : 1 / divisor;
+        double divisor = rows * columns_counted(p, s->columns[o]), scale = IS_F64 ? divisor : 1 / divisor;
         for (ptrdiff_t c = 0; c < t->channels; c++)
             s->scale[o * t->channels + c] = scale;
     }
 }
 
-/* x: the plane; out: the row's first output of the tile */
-static void FN(avg_row)(const pool_plan *p, const pool_tile *t, const FN(avg_scratch) *s, const real *x, pool_window wd, pool_window wh, real *out)
+static void FN(avg_row_segments)(const pool_plan *p, const pool_tile *t, const FN(avg_scratch) *s, FN(avg_rows) r, const real *row, real *out)
 {
-    const pool_axis *w = &p->w;
-    ptrdiff_t n = t->channels, all = p->channels, area = p->h.in * w->in, base = (wd.first * p->h.in + wh.first) * w->in;
-    FN(sum_rows_args) r = {x + (base + t->origin + t->lo) * all + t->c, wd.taps, wh.taps, p->d.dilation * area * all, p->h.dilation * w->in * all};
-    if (p->segments) {
-        int parted = t->hi > p->line;
-        if (!parted)
-            FN(any_sum_line)(r, t->hi, n, all, s->line);
-        for (ptrdiff_t o = 0; o < t->outputs; o++) {
-            pool_window ww = window(w, t->o + o);
-            ptrdiff_t taps = parted ? (p->line - 1) / w->dilation + 1 : ww.taps;
-            for (ptrdiff_t first = 0; first < ww.taps; first += taps) {
-                ptrdiff_t column = ww.first + first * w->dilation, here = least(taps, ww.taps - first);
-                const double *line = s->line + (column - t->origin) * n;
-                if (parted) {
-                    r.x = x + (base + column) * all + t->c;
-                    FN(any_sum_line)(r, (here - 1) * w->dilation + 1, n, all, s->line);
-                    line = s->line;
-                }
-                FN(segment_sum)(line, here, w->dilation * n, n, first == 0, s->sum);
+    ptrdiff_t n = t->channels, all = p->channels, dilation = p->w.dilation;
+    int parted = t->hi > p->line;
+    if (!parted)
+        FN(any_sum_line)(r, t->hi, n, all, s->line);
+    for (ptrdiff_t o = 0; o < t->outputs; o++) {
+        pool_window w = s->columns[o];
+        ptrdiff_t taps = parted ? (p->line - 1) / dilation + 1 : w.taps;
+        for (ptrdiff_t first = 0; first < w.taps; first += taps) {
+            ptrdiff_t column = w.first + first * dilation, here = least(taps, w.taps - first);
+            if (parted) {
+                r.x = row + column * all;
+                r.whole = 0;
+                FN(any_sum_line)(r, (here - 1) * dilation + 1, n, all, s->line);
             }
-            for (ptrdiff_t c = 0; c < n; c++)
-                out[o * all + c] = (real)QUOTIENT(s->sum[c], s->scale[o * n + c]);
+            FN(segment_sum)(s->line + (parted ? 0 : (column - t->origin) * n), here, dilation * n, n, first == 0, s->sum);
         }
-        return;
+        for (ptrdiff_t c = 0; c < n; c++)
+            out[o * all + c] = (real)QUOTIENT(s->sum[c], s->scale[o * n + c]);
     }
-    ptrdiff_t phases = p->by_pixel ? 1 : w->stride, valid = t->hi - t->lo;
-    if (phases == 1)
+}
+
+static void FN(avg_row_direct)(const pool_plan *p, const pool_tile *t, const FN(avg_scratch) *s, pool_window wd, pool_window wh,
+                               const real *row, real *out)
+{
+    ptrdiff_t n = t->channels, all = p->channels, whole = 0;
+    for (ptrdiff_t o = 0; o < t->outputs; o++) {
+        pool_window ww = s->columns[o];
+        int inside = ww.taps == p->w.kernel;
+        ptrdiff_t *cells = s->taps + (inside ? 0 : MOST_DIRECT), taps = whole;
+        if (!inside || whole == 0)
+            taps = direct_taps(p, wd, wh, ww, cells);
+        whole = inside ? taps : whole;
+        FN(direct_avg)(row + ww.first * all, cells, taps, all, s->scale[o * n], n, out + o * all);
+    }
+}
+
+static void FN(avg_row_runs)(const pool_plan *p, const pool_tile *t, const FN(avg_scratch) *s, FN(avg_rows) r, real *out)
+{
+    ptrdiff_t n = t->channels, all = p->channels, valid = t->hi - t->lo;
+    if (p->phases == 1)
         FN(any_sum_line)(r, valid, n, all, s->phases + t->lo * n);
-    else if (phases == 2 && n == 1 && valid >= 2 * WLANES)
-        FN(dealt_sum_line)(&r, valid, t->lo, p->phase, s->phases);
+    else if (p->phases == 2 && n == 1 && (r.whole || valid >= 2 * WLANES))
+        FN(sum_dealt)(&r, valid, t->lo, p->phase, s->phases);
     else {
         FN(any_sum_line)(r, valid, n, all, s->line);
-        ptrdiff_t phase = t->lo % phases, place = t->lo / phases;
-        for (ptrdiff_t i = 0; i < valid; i++) {
-            for (ptrdiff_t c = 0; c < n; c++)
-                s->phases[phase * p->phase + place * n + c] = s->line[i * n + c];
-            if (++phase == phases) {
-                phase = 0;
-                place++;
-            }
+        for (ptrdiff_t f = 0; f < p->phases; f++) {
+            /* cells of the line that stand in phase f */
+            ptrdiff_t i = (f - t->lo % p->phases + p->phases) % p->phases, to = place_of(p, t->lo + i, n);
+            for (; i < valid; i += p->phases, to += n)
+                for (ptrdiff_t c = 0; c < n; c++)
+                    s->phases[to + c] = s->line[i * n + c];
         }
     }
-    if (!p->by_pixel) {
-        FN(avg_run)(s->phases, s->offset, w->kernel, s->scale, t->outputs * n, out);
-        return;
-    }
-    for (ptrdiff_t o = 0; o < t->outputs; o++)
-        FN(avg_run)(s->phases + o * w->stride * n, s->offset, w->kernel, s->scale + o * n, n, out + o * all);
+    if (t->hi < t->span)
+        FN(pad_with_nothing)(p, s, t->hi, t->span, n);
+    if (!p->by_pixel)
+        FN(avg_run)(s->phases, s->offset, p->w.kernel, s->scale, t->outputs * n, out);
+    for (ptrdiff_t o = 0; p->by_pixel && o < t->outputs; o++)
+        FN(avg_run)(s->phases + o * p->w.stride * n, s->offset, p->w.kernel, s->scale + o * n, n, out + o * all);
 }
 
 /* units lo..hi-1 of the forward; each writes its own outputs */
 FUNC void FN(avg_pool)(const pool_plan *p, ptrdiff_t lo, ptrdiff_t hi, void *memory)
 {
     FN(avg_scratch) s = FN(avg_scratch_of)(p, memory);
-    const real *x = (const real *)p->x;
-    pool_tile t = tile_of(p, lo / p->rows);
+    ptrdiff_t all = p->channels, area = p->h.in * p->w.in;
+    const real *x = (const real *)p->x, *end = x + p->planes * cells_in(p) * all;
+    pool_cursor at = cursor_at(p, lo, p->d.out, p->h.out);
+    pool_tile t = tile_of(p, at.tile);
     FN(avg_tile)(p, &t, &s);
     double scaled_by = 0;
     for (ptrdiff_t u = lo; u < hi; u++) {
-        ptrdiff_t row = u % p->rows, oh = row % p->h.out, od = row / p->h.out % p->d.out, plane = row / p->h.out / p->d.out;
-        if (row == 0) {
-            t = tile_of(p, u / p->rows);
+        pool_window wd = window(&p->d, at.d), wh = window(&p->h, at.h);
+        double counted = rows_counted(p, wd, wh);
+        if (counted != scaled_by)
+            FN(avg_scales)(p, &t, &s, counted);
+        scaled_by = counted;
+        const real *row = x + (at.plane * cells_in(p) + (wd.first * p->h.in + wh.first) * p->w.in) * all + t.c;
+        real *out = (real *)p->out + (at.row * p->w.out + t.o) * all + t.c;
+        FN(avg_rows) r = {row + (t.origin + t.lo) * all, wd.taps, wh.taps, p->d.dilation * area * all, p->h.dilation * p->w.in * all, 0};
+        /* the last vectors of a line of one channel reach at most 2 WLANES beyond it, in its last row */
+        r.whole = all == 1 && end - r.x >= (r.nd - 1) * r.step_d + (r.nh - 1) * r.step_h + t.hi - t.lo + 2 * WLANES;
+        if (p->segments)
+            FN(avg_row_segments)(p, &t, &s, r, row, out);
+        else if (p->direct)
+            FN(avg_row_direct)(p, &t, &s, wd, wh, row, out);
+        else
+            FN(avg_row_runs)(p, &t, &s, r, out);
+        if (cursor_next(&at, p, p->d.out, p->h.out) && u + 1 < hi) {
+            t = tile_of(p, at.tile);
             FN(avg_tile)(p, &t, &s);
             scaled_by = 0;
         }
-        pool_window wd = window(&p->d, od), wh = window(&p->h, oh);
-        double counted = rows_counted(p, wd, wh);
-        if (counted != scaled_by)
-            FN(avg_scales)(&t, &s, counted);
-        scaled_by = counted;
-        FN(avg_row)(p, &t, &s, x + plane * cells_in(p) * p->channels, wd, wh, (real *)p->out + (row * p->w.out + t.o) * p->channels + t.c);
     }
 }
+
+/* ---- the gradient */
+
+typedef struct {
+    ptrdiff_t c, channels, w, cells; /* of x: first channel, how many; first column, how many */
+    ptrdiff_t q, qs;                 /* runs: first place, how many; cell c stands at (c + before) / stride of its phase */
+    ptrdiff_t from, to;              /* the outputs that hold any of them: from..to-1 */
+} back_tile_(REAL_SUFFIX);
 
 /* ---- the gradient */
 

@@ -6,64 +6,70 @@
  * Padding is -inf with the highest code, so that any cell of x wins over it.
  */
 #define NO_ROW (IS_F64 ? INT64_MAX : INT32_MAX)
+#define BEATS(v, best) mand(mnot(vle(v, best)), veq(best, best))
+/* the same, and among equals that of the lower code */
+#define PRECEDES(v, c, best, code) \
+    mor(BEATS(v, best), mand(mor(veq(v, best), mand(visnan(v), visnan(best))), ivlt(c, code)))
+#define BEATS_ONE(v, best) ((!((v) <= (best)) && (best) == (best)))
+#define PRECEDES_ONE(v, c, best, code) (BEATS_ONE(v, best) || (((v) == (best) || ((v) != (v) && (best) != (best))) && (c) < (code)))
 
 /* ---- step 1: rows to a line */
 
+typedef struct {
+    const real *x; /* the first cell of the line, in the windows' first row */
+    ptrdiff_t nd, nh, step_d, step_h, code_d, code_h;
+    int whole;     /* a vector at any cell of the line may be read whole: x goes on */
+} FN(max_rows);
+
 /* one vector of columns, folded over nd * nh rows; code_d, code_h: steps of the rows' codes */
-INLINE vec FN(fold_rows)(const real *x, ptrdiff_t nd, ptrdiff_t nh, ptrdiff_t step_d, ptrdiff_t step_h, ptrdiff_t lanes,
-                         int indexed, ptrdiff_t code_d, ptrdiff_t code_h, ivec *code)
+INLINE vec FN(fold_rows)(const FN(max_rows) *r, ptrdiff_t column, ptrdiff_t nd, ptrdiff_t nh, ptrdiff_t lanes, int indexed, ivec *code)
 {
     vec best = vzero();
-    ivec from = ivset(0);
+    *code = ivset(0);
     for (ptrdiff_t d = 0; d < nd; d++)
         for (ptrdiff_t h = 0; h < nh; h++) {
-            const real *at = x + d * step_d + h * step_h;
+            const real *at = r->x + column + d * r->step_d + h * r->step_h;
             vec v = lanes == LANES ? vload(at) : vload_n(at, lanes);
             if (d == 0 && h == 0)
                 best = v;
             else if (indexed) {
-                vmask take = mand(mnot(vle(v, best)), veq(best, best));
+                vmask take = BEATS(v, best);
                 best = vsel(take, v, best);
-                from = ivsel(take, ivset((inum)(d * code_d + h * code_h)), from);
+                *code = ivsel(take, ivset((inum)(d * r->code_d + h * r->code_h)), *code);
             } else
                 best = vmax(v, best);
         }
-    *code = from;
     return best;
 }
 
-/* n cells of a line; the last vector is laid over its neighbour, the same values are written twice */
-INLINE void FN(line_of)(const real *x, ptrdiff_t nd, ptrdiff_t nh, ptrdiff_t step_d, ptrdiff_t step_h, int indexed,
-                        ptrdiff_t code_d, ptrdiff_t code_h, ptrdiff_t n, real *line, inum *codes)
+/* n cells of a line; the last vector is laid over its neighbour: the same values are written twice */
+INLINE void FN(fold_line)(const FN(max_rows) *r, ptrdiff_t nd, ptrdiff_t nh, ptrdiff_t n, real *line, inum *codes, int indexed)
 {
     ivec code;
     if (n < LANES) {
-        vec v = FN(fold_rows)(x, nd, nh, step_d, step_h, n, indexed, code_d, code_h, &code);
-        vstore_n(line, v, n);
+        vec v = r->whole ? FN(fold_rows)(r, 0, nd, nh, LANES, indexed, &code) : FN(fold_rows)(r, 0, nd, nh, n, indexed, &code);
+        vstore(line, v);
         if (indexed)
-            vstore_n((real *)codes, (vec)code, n);
+            ivstore(codes, code);
         return;
     }
     for (ptrdiff_t i = 0; i < n; i += LANES) {
         ptrdiff_t at = least(i, n - LANES);
-        vec v = FN(fold_rows)(x + at, nd, nh, step_d, step_h, LANES, indexed, code_d, code_h, &code);
-        vstore(line + at, v);
+        vstore(line + at, FN(fold_rows)(r, at, nd, nh, LANES, indexed, &code));
         if (indexed)
             ivstore(codes + at, code);
     }
 }
 
-/* the same, dealt to two phases: cell i to line[first + i] of one line of twice the length; n >= 2 LANES */
-INLINE void FN(dealt_line_of)(const real *x, ptrdiff_t nd, ptrdiff_t nh, ptrdiff_t step_d, ptrdiff_t step_h, int indexed,
-                              ptrdiff_t code_d, ptrdiff_t code_h, ptrdiff_t n, ptrdiff_t first, ptrdiff_t phase,
-                              real *line, inum *codes)
+/* the same dealt to two phases, the first cell to place `first`; n >= 2 LANES, or whole */
+INLINE void FN(fold_dealt)(const FN(max_rows) *r, ptrdiff_t nd, ptrdiff_t nh, ptrdiff_t n, ptrdiff_t first, ptrdiff_t phase,
+                           real *line, inum *codes, int indexed)
 {
     for (ptrdiff_t i = 0; i < n; i += 2 * LANES) {
-        ptrdiff_t at = least(i, n - 2 * LANES), place = first + at;
+        ptrdiff_t at = most(0, least(i, n - 2 * LANES)), place = first + at;
+        ptrdiff_t even = (place & 1) * phase + (place >> 1), odd = (~place & 1) * phase + ((place + 1) >> 1);
         ivec ca, cb;
-        vec a = FN(fold_rows)(x + at, nd, nh, step_d, step_h, LANES, indexed, code_d, code_h, &ca);
-        vec b = FN(fold_rows)(x + at + LANES, nd, nh, step_d, step_h, LANES, indexed, code_d, code_h, &cb);
-        ptrdiff_t even = place % 2 * phase + place / 2, odd = (place + 1) % 2 * phase + (place + 1) / 2;
+        vec a = FN(fold_rows)(r, at, nd, nh, LANES, indexed, &ca), b = FN(fold_rows)(r, at + LANES, nd, nh, LANES, indexed, &cb);
         vec lo, hi;
         vdeal(a, b, &lo, &hi);
         vstore(line + even, lo);
@@ -76,48 +82,30 @@ INLINE void FN(dealt_line_of)(const real *x, ptrdiff_t nd, ptrdiff_t nh, ptrdiff
     }
 }
 
-/* few rows are the rule: with their number constant the loops unroll */
-#define BY_ROWS(nd, nh, CALL)           \
-    if ((nd) == 1 && (nh) == 1) {       \
-        CALL(1, 1);                     \
-    } else if ((nd) == 1 && (nh) == 2) {\
-        CALL(1, 2);                     \
-    } else if ((nd) == 1 && (nh) == 3) {\
-        CALL(1, 3);                     \
-    } else {                            \
-        CALL(nd, nh);                   \
-    }
-
-typedef struct {
-    const real *x;      /* the first cell of the line, in the windows' first row */
-    ptrdiff_t nd, nh, step_d, step_h, code_d, code_h;
-} FN(max_rows);
-
-FUNC void FN(max_line)(const FN(max_rows) *r, ptrdiff_t n, real *line, inum *codes)
+FUNC void FN(max_line)(const FN(max_rows) *r, ptrdiff_t n, real *line)
 {
-#define CALL(nd, nh) FN(line_of)(r->x, nd, nh, r->step_d, r->step_h, 0, 0, 0, n, line, codes)
+#define CALL(nd, nh) FN(fold_line)(r, nd, nh, n, line, 0, 0)
     BY_ROWS(r->nd, r->nh, CALL)
 #undef CALL
 }
 
 FUNC void FN(argmax_line)(const FN(max_rows) *r, ptrdiff_t n, real *line, inum *codes)
 {
-#define CALL(nd, nh) FN(line_of)(r->x, nd, nh, r->step_d, r->step_h, 1, r->code_d, r->code_h, n, line, codes)
+#define CALL(nd, nh) FN(fold_line)(r, nd, nh, n, line, codes, 1)
     BY_ROWS(r->nd, r->nh, CALL)
 #undef CALL
 }
 
-FUNC void FN(max_dealt_line)(const FN(max_rows) *r, ptrdiff_t n, ptrdiff_t first, ptrdiff_t phase, real *line, inum *codes)
+FUNC void FN(max_dealt)(const FN(max_rows) *r, ptrdiff_t n, ptrdiff_t first, ptrdiff_t phase, real *line)
 {
-#define CALL(nd, nh) FN(dealt_line_of)(r->x, nd, nh, r->step_d, r->step_h, 0, 0, 0, n, first, phase, line, codes)
+#define CALL(nd, nh) FN(fold_dealt)(r, nd, nh, n, first, phase, line, 0, 0)
     BY_ROWS(r->nd, r->nh, CALL)
 #undef CALL
 }
 
-FUNC void FN(argmax_dealt_line)(const FN(max_rows) *r, ptrdiff_t n, ptrdiff_t first, ptrdiff_t phase, real *line, inum *codes)
+FUNC void FN(argmax_dealt)(const FN(max_rows) *r, ptrdiff_t n, ptrdiff_t first, ptrdiff_t phase, real *line, inum *codes)
 {
-#define CALL(nd, nh) \
-    FN(dealt_line_of)(r->x, nd, nh, r->step_d, r->step_h, 1, r->code_d, r->code_h, n, first, phase, line, codes)
+#define CALL(nd, nh) FN(fold_dealt)(r, nd, nh, n, first, phase, line, codes, 1)
     BY_ROWS(r->nd, r->nh, CALL)
 #undef CALL
 }
@@ -130,18 +118,14 @@ static void FN(any_max_line)(FN(max_rows) r, ptrdiff_t n, ptrdiff_t channels, pt
         if (indexed)
             FN(argmax_line)(&r, run, line + i * channels, codes + i * channels);
         else
-            FN(max_line)(&r, run, line + i * channels, codes);
+            FN(max_line)(&r, run, line + i * channels);
     }
 }
 
 /* ---- step 2, runs: n outputs that lie side by side in every phase */
 
-/* later cells replace earlier ones; `to` tells the tap's columns */
-#define BETTER(v, c, best, code) \
-    mor(mand(mnot(vle(v, best)), veq(best, best)), mand(mor(veq(v, best), mand(visnan(v), visnan(best))), ivlt(c, code)))
-
-INLINE void FN(max_run)(const real *line, const inum *codes, const ptrdiff_t *offset, ptrdiff_t taps, ptrdiff_t dilation,
-                        ptrdiff_t n, real *out, inum *index, int indexed)
+INLINE void FN(fold_run)(const real *line, const inum *codes, const ptrdiff_t *offset, ptrdiff_t taps, ptrdiff_t dilation,
+                         ptrdiff_t n, real *out, inum *found, int indexed)
 {
     for (ptrdiff_t i = 0; i < n; i += LANES) {
         ptrdiff_t at = n < LANES ? 0 : least(i, n - LANES);
@@ -153,7 +137,7 @@ INLINE void FN(max_run)(const real *line, const inum *codes, const ptrdiff_t *of
             vec v = vload(line + offset[t] + at);
             if (indexed) {
                 ivec c = ivload(codes + offset[t] + at);
-                vmask take = BETTER(v, c, best, code);
+                vmask take = PRECEDES(v, c, best, code);
                 best = vsel(take, v, best);
                 code = ivsel(take, c, code);
                 column = ivsel(take, ivset((inum)(t * dilation)), column);
@@ -165,29 +149,70 @@ INLINE void FN(max_run)(const real *line, const inum *codes, const ptrdiff_t *of
         else
             vstore(out + at, best);
         if (indexed)
-            ivstore(index + at, code + column);
+            ivstore(found + at, code + column);
     }
 }
 
 FUNC void FN(run_max)(const real *line, const ptrdiff_t *offset, ptrdiff_t taps, ptrdiff_t n, real *out)
 {
     if (taps == 2)
-        FN(max_run)(line, 0, offset, 2, 0, n, out, 0, 0);
+        FN(fold_run)(line, 0, offset, 2, 0, n, out, 0, 0);
     else if (taps == 3)
-        FN(max_run)(line, 0, offset, 3, 0, n, out, 0, 0);
+        FN(fold_run)(line, 0, offset, 3, 0, n, out, 0, 0);
     else
-        FN(max_run)(line, 0, offset, taps, 0, n, out, 0, 0);
+        FN(fold_run)(line, 0, offset, taps, 0, n, out, 0, 0);
 }
 
 FUNC void FN(run_argmax)(const real *line, const inum *codes, const ptrdiff_t *offset, ptrdiff_t taps, ptrdiff_t dilation,
-                         ptrdiff_t n, real *out, inum *index)
+                         ptrdiff_t n, real *out, inum *found)
 {
     if (taps == 2)
-        FN(max_run)(line, codes, offset, 2, dilation, n, out, index, 1);
+        FN(fold_run)(line, codes, offset, 2, dilation, n, out, found, 1);
     else if (taps == 3)
-        FN(max_run)(line, codes, offset, 3, dilation, n, out, index, 1);
+        FN(fold_run)(line, codes, offset, 3, dilation, n, out, found, 1);
     else
-        FN(max_run)(line, codes, offset, taps, dilation, n, out, index, 1);
+        FN(fold_run)(line, codes, offset, taps, dilation, n, out, found, 1);
+}
+
+/* ---- direct: the n channels of one output pixel from its window's cells; before: cells of x before the window's first
+ * that its place counts from */
+INLINE void FN(fold_direct)(const real *x, const ptrdiff_t *offset, ptrdiff_t taps, ptrdiff_t pixel, ptrdiff_t n, ptrdiff_t before,
+                            real *out, inum *found, int indexed)
+{
+    for (ptrdiff_t i = 0; i < n; i += LANES) {
+        ptrdiff_t at = n < LANES ? 0 : least(i, n - LANES), lanes = least(n, LANES);
+        vec best = lanes < LANES ? vload_n(x, lanes) : vload(x + at);
+        ivec place = ivset((inum)before);
+        for (ptrdiff_t t = 1; t < taps; t++) {
+            const real *from = x + offset[t] * pixel + at;
+            vec v = lanes < LANES ? vload_n(from, lanes) : vload(from);
+            if (indexed) {
+                vmask take = BEATS(v, best);
+                best = vsel(take, v, best);
+                place = ivsel(take, ivset((inum)(before + offset[t])), place);
+            } else
+                best = vmax(v, best);
+        }
+        if (lanes < LANES)
+            vstore_n(out, best, n);
+        else
+            vstore(out + at, best);
+        if (indexed && lanes < LANES)
+            vstore_n((real *)found, (vec)place, n);
+        else if (indexed)
+            ivstore(found + at, place);
+    }
+}
+
+FUNC void FN(direct_max)(const real *x, const ptrdiff_t *offset, ptrdiff_t taps, ptrdiff_t pixel, ptrdiff_t n, real *out)
+{
+    FN(fold_direct)(x, offset, taps, pixel, n, 0, out, 0, 0);
+}
+
+FUNC void FN(direct_argmax)(const real *x, const ptrdiff_t *offset, ptrdiff_t taps, ptrdiff_t pixel, ptrdiff_t n, ptrdiff_t before,
+                            real *out, inum *found)
+{
+    FN(fold_direct)(x, offset, taps, pixel, n, before, out, found, 1);
 }
 
 /* ---- step 2, segments: one output, any number of cells of the line */
@@ -196,7 +221,7 @@ typedef struct {
     real *best;       /* a channel: the maximum so far, */
     int64_t *row;     /* the code of its row, */
     int64_t *column;  /* and its column */
-    real *part;       /* scratch: of one line */
+    real *part;       /* the same of one line */
     inum *part_row, *part_tap;
 } FN(max_state);
 
@@ -247,14 +272,9 @@ FUNC void FN(segment)(const FN(max_state) *s, const real *line, const inum *code
         inum row = indexed ? codes[0] : 0, tap = 0;
         for (ptrdiff_t t = 1; t < taps; t++) {
             real v = line[t * step];
-            if (!indexed) {
-                best = (v > best || v != v) ? v : best;
-                continue;
-            }
-            inum c = codes[t * step];
-            if ((!(v <= best) && best == best) || ((v == best || (v != v && best != best)) && c < row)) {
+            if (indexed ? PRECEDES_ONE(v, codes[t * step], best, row) : BEATS_ONE(v, best)) {
                 best = v;
-                row = c;
+                row = indexed ? codes[t * step] : 0;
                 tap = (inum)t;
             }
         }
@@ -273,7 +293,7 @@ FUNC void FN(segment)(const FN(max_state) *s, const real *line, const inum *code
                 continue;
             }
             ivec code = ivload(codes + t * step + c);
-            vmask take = BETTER(v, code, best, row);
+            vmask take = PRECEDES(v, code, best, row);
             best = vsel(take, v, best);
             row = ivsel(take, code, row);
             tap = ivsel(take, ivset((inum)t), tap);
@@ -287,172 +307,222 @@ FUNC void FN(segment)(const FN(max_state) *s, const real *line, const inum *code
 /* s->part, whose first tap is at `column`, joins what was found in columns before it */
 static void FN(join)(const FN(max_state) *s, ptrdiff_t channels, int64_t column, int64_t dilation, int first)
 {
-    for (ptrdiff_t c = 0; c < channels; c++) {
-        real v = s->part[c], best = s->best[c];
-        int take = first || (!(v <= best) && best == best) || ((v == best || (v != v && best != best)) && s->part_row[c] < s->row[c]);
-        if (take) {
-            s->best[c] = v;
+    for (ptrdiff_t c = 0; c < channels; c++)
+        if (first || PRECEDES_ONE(s->part[c], s->part_row[c], s->best[c], s->row[c])) {
+            s->best[c] = s->part[c];
             s->row[c] = s->part_row[c];
             s->column[c] = column + s->part_tap[c] * dilation;
         }
-    }
 }
 
 /* ---- one row of one tile */
 
 typedef struct {
     real *line, *phases, *value;
-    inum *codes, *phase_codes, *found;
-    ptrdiff_t *offset;
-    int64_t *index;
+    inum *codes, *phase_codes;
+    inum *found;            /* runs, direct: an output cell's maximum as a distance from its window's nominal corner */
+    int64_t *index;         /* segments: its index */
+    ptrdiff_t *offset;      /* of the taps along W in the phases */
+    pool_window *columns;   /* segments, direct: the windows along W */
+    ptrdiff_t *taps;        /* direct: the cells of windows that are whole along W, and of others */
+    ptrdiff_t corner;       /* the nominal corner of a row's output 0: its first row's first cell, less the padding before it */
+    real *ring;             /* marked */
     FN(max_state) state;
 } FN(max_scratch);
 
 static FN(max_scratch) FN(max_scratch_of)(const pool_plan *p, void *memory)
 {
-    FN(max_scratch) s;
+    FN(max_scratch) s = {0};
     char *at = (char *)memory;
-    ptrdiff_t line = p->line * p->chunk + SLACK, cells = p->tile * p->chunk + SLACK;
-    ptrdiff_t phases = (p->segments || p->by_pixel ? 1 : p->w.stride) * p->phase, chunk = p->chunk + SLACK / 8;
-#define TAKE(member, n)          \
-    s.member = (void *)at;       \
+    ptrdiff_t line = p->line * p->chunk + SLACK, cells = p->tile * p->chunk + SLACK, chunk = p->chunk + SLACK;
+#define TAKE(member, n)    \
+    s.member = (void *)at; \
     at += 8 * (n);
     TAKE(line, line)
     TAKE(codes, line)
-    TAKE(phases, phases)
-    TAKE(phase_codes, phases)
-    TAKE(value, cells)
-    TAKE(found, cells)
+    TAKE(phases, p->phases * p->phase)
+    TAKE(phase_codes, p->phases * p->phase)
+    TAKE(value, cells + 2 * p->far * p->chunk)
+    TAKE(found, cells + 2 * p->far * p->chunk)
     TAKE(index, cells)
-    TAKE(offset, p->segments ? 0 : p->w.kernel)
+    TAKE(columns, 3 * (p->tile + SLACK))
+    TAKE(offset, least(p->w.kernel, p->line))
+    TAKE(taps, 3 * MOST_DIRECT)
     TAKE(state.best, chunk)
     TAKE(state.row, chunk)
     TAKE(state.column, chunk)
     TAKE(state.part, chunk)
     TAKE(state.part_row, chunk)
     TAKE(state.part_tap, chunk)
+    TAKE(ring, 0)
 #undef TAKE
+    s.value += p->far * p->chunk;
+    s.found += p->far * p->chunk;
     return s;
 }
 
-/* what a tile's rows share: the places of the taps, and padding */
+/* padding in places lo..hi-1 of a line of n channels */
+static void FN(pad_with_lowest)(const pool_plan *p, const FN(max_scratch) *s, ptrdiff_t lo, ptrdiff_t hi, ptrdiff_t n)
+{
+    for (ptrdiff_t i = lo; i < hi; i++)
+        for (ptrdiff_t c = 0; c < n; c++) {
+            s->phases[place_of(p, i, n) + c] = -(real)INFINITY;
+            s->phase_codes[place_of(p, i, n) + c] = NO_ROW;
+        }
+}
+
+/* what a tile's rows share */
 static void FN(max_tile)(const pool_plan *p, const pool_tile *t, const FN(max_scratch) *s)
 {
+    if (p->segments || p->direct)
+        for (ptrdiff_t o = 0; o < t->outputs; o++)
+            s->columns[o] = window(&p->w, t->o + o);
     if (p->segments)
         return;
-    ptrdiff_t n = t->channels, phases = p->by_pixel ? 1 : p->w.stride, d = p->w.dilation;
     for (ptrdiff_t k = 0; k < p->w.kernel; k++)
-        s->offset[k] = k * d % phases * p->phase + k * d / phases * n;
-    ptrdiff_t span = (t->outputs - 1) * p->w.stride + reach(&p->w);
-    for (ptrdiff_t i = 0; i < span; i++) {
-        if (i == t->lo)
-            i = t->hi;
-        if (i >= span)
-            break;
-        for (ptrdiff_t c = 0; c < n; c++) {
-            s->phases[i % phases * p->phase + i / phases * n + c] = -(real)INFINITY;
-            s->phase_codes[i % phases * p->phase + i / phases * n + c] = NO_ROW;
+        s->offset[k] = place_of(p, k * p->w.dilation, t->channels);
+    if (!p->direct)
+        FN(pad_with_lowest)(p, s, 0, t->lo, t->channels);
+}
+
+static void FN(max_row_segments)(const pool_plan *p, const pool_tile *t, const FN(max_scratch) *s, FN(max_rows) r, const real *x,
+                                 ptrdiff_t base, real *out, int indexed, ptrdiff_t pixel)
+{
+    ptrdiff_t n = t->channels, all = p->channels, dilation = p->w.dilation, step_d = p->d.dilation * p->h.in * p->w.in, step_h = p->h.dilation * p->w.in;
+    int parted = t->hi > p->line;
+    /* codes number the rows, so that they fit whatever the plane's size */
+    r.code_d = r.nh;
+    r.code_h = 1;
+    if (!parted)
+        FN(any_max_line)(r, t->hi, n, all, indexed, s->line, s->codes);
+    for (ptrdiff_t o = 0; o < t->outputs; o++) {
+        pool_window w = s->columns[o];
+        ptrdiff_t taps = parted ? (p->line - 1) / dilation + 1 : w.taps;
+        for (ptrdiff_t first = 0; first < w.taps; first += taps) {
+            ptrdiff_t column = w.first + first * dilation, here = least(taps, w.taps - first);
+            ptrdiff_t place = parted ? 0 : (column - t->origin) * n;
+            if (parted) {
+                r.x = x + (base + column) * all + t->c;
+                r.whole = 0;
+                FN(any_max_line)(r, (here - 1) * dilation + 1, n, all, indexed, s->line, s->codes);
+            }
+            FN(segment)(&s->state, s->line + place, s->codes + place, here, dilation * n, n, indexed);
+            if (indexed || parted)
+                FN(join)(&s->state, n, column, dilation, first == 0);
+        }
+        memcpy(out + o * pixel, indexed || parted ? s->state.best : s->state.part, (size_t)n * sizeof(real));
+        for (ptrdiff_t c = 0; indexed && c < n; c++) {
+            ptrdiff_t row = s->state.row[c];
+            s->index[o * n + c] = base + (r.nd == 1 ? row * step_h : row / r.nh * step_d + row % r.nh * step_h) + s->state.column[c];
         }
     }
 }
 
-/* x: the plane; out and index: the row's first output of the tile, `pixel` cells an output; size: bytes an index, 0 for none */
-static void FN(max_row)(const pool_plan *p, const pool_tile *t, const FN(max_scratch) *s, const real *x, ptrdiff_t od,
-                        ptrdiff_t oh, real *out, char *index, ptrdiff_t size, ptrdiff_t pixel)
+static void FN(max_row_direct)(const pool_plan *p, const pool_tile *t, const FN(max_scratch) *s, const real *x, pool_window wd,
+                               pool_window wh, ptrdiff_t base, real *out, int indexed, ptrdiff_t pixel)
 {
     const pool_axis *w = &p->w;
+    ptrdiff_t n = t->channels, all = p->channels, whole = 0;
+    for (ptrdiff_t o = 0; o < t->outputs; o++) {
+        pool_window ww = s->columns[o];
+        /* windows that are whole along W have one list of cells, the first of s->taps */
+        int inside = ww.taps == w->kernel;
+        ptrdiff_t *cells = s->taps + (inside ? 0 : MOST_DIRECT), taps = whole;
+        if (!inside || whole == 0)
+            taps = direct_taps(p, wd, wh, ww, cells);
+        whole = inside ? taps : whole;
+        const real *from = x + (base + ww.first) * all + t->c;
+        if (indexed)
+            FN(direct_argmax)(from, cells, taps, all, n, ww.first - ((t->o + o) * w->stride - w->before), out + o * pixel, s->found + o * n);
+        else
+            FN(direct_max)(from, cells, taps, all, n, out + o * pixel);
+    }
+}
+
+static void FN(max_row_runs)(const pool_plan *p, const pool_tile *t, const FN(max_scratch) *s, FN(max_rows) r, real *out, int indexed, ptrdiff_t pixel)
+{
+    const pool_axis *w = &p->w;
+    ptrdiff_t n = t->channels, valid = t->hi - t->lo;
+    if (p->phases == 1)
+        FN(any_max_line)(r, valid, n, p->channels, indexed, s->phases + t->lo * n, s->phase_codes + t->lo * n);
+    else if (p->phases == 2 && n == 1 && (r.whole || valid >= 2 * LANES)) {
+        if (indexed)
+            FN(argmax_dealt)(&r, valid, t->lo, p->phase, s->phases, s->phase_codes);
+        else
+            FN(max_dealt)(&r, valid, t->lo, p->phase, s->phases);
+    } else {
+        FN(any_max_line)(r, valid, n, p->channels, indexed, s->line, s->codes);
+        for (ptrdiff_t f = 0; f < p->phases; f++) {
+            /* cells of the line that stand in phase f */
+            ptrdiff_t i = (f - t->lo % p->phases + p->phases) % p->phases, to = place_of(p, t->lo + i, n);
+            for (; i < valid; i += p->phases, to += n)
+                for (ptrdiff_t c = 0; c < n; c++) {
+                    s->phases[to + c] = s->line[i * n + c];
+                    if (indexed)
+                        s->phase_codes[to + c] = s->codes[i * n + c];
+                }
+        }
+    }
+    if (t->hi < t->span)
+        FN(pad_with_lowest)(p, s, t->hi, t->span, n);
+    ptrdiff_t runs = p->by_pixel ? t->outputs : 1, run = p->by_pixel ? n : t->outputs * n, step = w->stride * n;
+    for (ptrdiff_t i = 0; i < runs; i++) {
+        if (indexed)
+            FN(run_argmax)(s->phases + i * step, s->phase_codes + i * step, s->offset, w->kernel, w->dilation, run, out + i * pixel,
+                           s->found + i * n);
+        else
+            FN(run_max)(s->phases + i * step, s->offset, w->kernel, run, out + i * pixel);
+    }
+}
+
+/* x: the plane; out: the row's first output of the tile, `pixel` cells an output. With `indexed`, s->found and s->corner
+ * (segments: s->index) tell where the maxima stand */
+static void FN(max_row)(const pool_plan *p, const pool_tile *t, FN(max_scratch) *s, const real *x, ptrdiff_t od, ptrdiff_t oh,
+                        real *out, int indexed, ptrdiff_t pixel)
+{
     pool_window wd = window(&p->d, od), wh = window(&p->h, oh);
-    ptrdiff_t n = t->channels, all = p->channels, area = p->h.in * w->in, base = (wd.first * p->h.in + wh.first) * w->in;
-    int indexed = size != 0;
+    ptrdiff_t all = p->channels, area = p->h.in * p->w.in, base = (wd.first * p->h.in + wh.first) * p->w.in;
     FN(max_rows) r;
     r.nd = wd.taps;
     r.nh = wh.taps;
     r.step_d = p->d.dilation * area * all;
-    r.step_h = p->h.dilation * w->in * all;
+    r.step_h = p->h.dilation * p->w.in * all;
+    r.code_d = p->d.dilation * area; /* codes are distances in cells from the windows' first row */
+    r.code_h = p->h.dilation * p->w.in;
     r.x = x + (base + t->origin + t->lo) * all + t->c;
-    if (p->segments) {
-        /* codes number the rows, so that they fit whatever the plane's size */
-        r.code_d = wh.taps;
-        r.code_h = 1;
-        int parted = t->hi > p->line;
-        if (!parted)
-            FN(any_max_line)(r, t->hi, n, all, indexed, s->line, s->codes);
-        for (ptrdiff_t o = 0; o < t->outputs; o++) {
-            pool_window ww = window(w, t->o + o);
-            ptrdiff_t taps = parted ? most(1, (p->line - 1) / w->dilation + 1) : ww.taps;
-            for (ptrdiff_t first = 0; first < ww.taps; first += taps) {
-                ptrdiff_t column = ww.first + first * w->dilation, here = least(taps, ww.taps - first);
-                const real *line = s->line + (column - t->origin) * n;
-                const inum *codes = s->codes + (column - t->origin) * n;
-                if (parted) {
-                    FN(max_rows) q = r;
-                    q.x = x + (base + column) * all + t->c;
-                    FN(any_max_line)(q, (here - 1) * w->dilation + 1, n, all, indexed, s->line, s->codes);
-                    line = s->line;
-                    codes = s->codes;
-                }
-                FN(segment)(&s->state, line, codes, here, w->dilation * n, n, indexed);
-                if (indexed || parted)
-                    FN(join)(&s->state, n, column, w->dilation, first == 0);
-            }
-            memcpy(out + o * pixel, indexed || parted ? s->state.best : s->state.part, (size_t)n * sizeof(real));
-            for (ptrdiff_t c = 0; indexed && c < n; c++) {
-                int64_t row = s->state.row[c];
-                int64_t at = base + row / wh.taps * p->d.dilation * area + row % wh.taps * p->h.dilation * w->in + s->state.column[c];
-                if (size == 4)
-                    ((int32_t *)index)[o * pixel + c] = (int32_t)at;
-                else
-                    ((int64_t *)index)[o * pixel + c] = at;
-            }
-        }
-        return;
-    }
-    /* codes are distances in cells from the windows' first row */
-    r.code_d = p->d.dilation * area;
-    r.code_h = p->h.dilation * w->in;
-    ptrdiff_t phases = p->by_pixel ? 1 : w->stride, valid = t->hi - t->lo;
-    if (phases == 1)
-        FN(any_max_line)(r, valid, n, all, indexed, s->phases + t->lo * n, s->phase_codes + t->lo * n);
-    else if (phases == 2 && n == 1 && valid >= 2 * LANES) {
-        if (indexed)
-            FN(argmax_dealt_line)(&r, valid, t->lo, p->phase, s->phases, s->phase_codes);
-        else
-            FN(max_dealt_line)(&r, valid, t->lo, p->phase, s->phases, s->phase_codes);
-    } else {
-        FN(any_max_line)(r, valid, n, all, indexed, s->line, s->codes);
-        ptrdiff_t phase = t->lo % phases, place = t->lo / phases;
-        for (ptrdiff_t i = 0; i < valid; i++) {
-            ptrdiff_t to = phase * p->phase + place * n;
-            for (ptrdiff_t c = 0; c < n; c++)
-                s->phases[to + c] = s->line[i * n + c];
-            for (ptrdiff_t c = 0; indexed && c < n; c++)
-                s->phase_codes[to + c] = s->codes[i * n + c];
-            if (++phase == phases) {
-                phase = 0;
-                place++;
-            }
-        }
-    }
-    ptrdiff_t runs = p->by_pixel ? t->outputs : 1, run = p->by_pixel ? n : t->outputs * n;
-    ptrdiff_t step = p->by_pixel ? w->stride * n : 0;
-    for (ptrdiff_t i = 0; i < runs; i++) {
-        const real *line = s->phases + i * step;
-        if (!indexed) {
-            FN(run_max)(line, s->offset, w->kernel, run, out + i * pixel);
-            continue;
-        }
-        FN(run_argmax)(line, s->phase_codes + i * step, s->offset, w->kernel, w->dilation, run, out + i * pixel, s->found);
-        int64_t at = base + (t->o + i) * w->stride - w->before;
-        for (ptrdiff_t o = 0; o < run / n; o++, at += w->stride) {
-            const inum *found = s->found + o * n;
-            if (size == 4)
-                for (ptrdiff_t c = 0; c < n; c++)
-                    ((int32_t *)index)[(i + o) * pixel + c] = (int32_t)(at + found[c]);
+    /* the last vectors of a line of one channel reach at most 2 LANES beyond it, in its last row */
+    const real *end = (const real *)p->x + p->planes * cells_in(p) * all;
+    r.whole = all == 1 && end - r.x >= (r.nd - 1) * r.step_d + (r.nh - 1) * r.step_h + t->hi - t->lo + 2 * LANES;
+    s->corner = base - p->w.before;
+    if (p->segments)
+        FN(max_row_segments)(p, t, s, r, x, base, out, indexed, pixel);
+    else if (p->direct)
+        FN(max_row_direct)(p, t, s, x, wd, wh, base, out, indexed, pixel);
+    else
+        FN(max_row_runs)(p, t, s, r, out, indexed, pixel);
+}
+
+/* the indices of a row, `pixel` cells an output */
+INLINE void FN(indices_of)(const pool_plan *p, const pool_tile *t, const FN(max_scratch) *s, int64_t *wide, int32_t *narrow, ptrdiff_t pixel)
+{
+    ptrdiff_t n = t->channels, stride = p->w.stride;
+    int64_t corner = s->corner + t->o * stride;
+    for (ptrdiff_t o = 0; o < (n == 1 ? 1 : t->outputs); o++)
+        for (ptrdiff_t c = 0; c < (n == 1 ? t->outputs : n); c++) {
+            int64_t at = p->segments ? s->index[o * n + c] : corner + (n == 1 ? c : o) * stride + s->found[o * n + c];
+            if (wide)
+                wide[o * pixel + c] = at;
             else
-                for (ptrdiff_t c = 0; c < n; c++)
-                    ((int64_t *)index)[(i + o) * pixel + c] = at + found[c];
+                narrow[o * pixel + c] = (int32_t)at;
         }
-    }
+}
+
+FUNC void FN(write_indices)(const pool_plan *p, const pool_tile *t, const FN(max_scratch) *s, char *index, ptrdiff_t pixel)
+{
+    if (p->index_size == 4)
+        FN(indices_of)(p, t, s, 0, (int32_t *)index, pixel);
+    else
+        FN(indices_of)(p, t, s, (int64_t *)index, 0, pixel);
 }
 
 /* ---- units */
@@ -461,18 +531,19 @@ static void FN(max_row)(const pool_plan *p, const pool_tile *t, const FN(max_scr
 FUNC void FN(max_pool)(const pool_plan *p, ptrdiff_t lo, ptrdiff_t hi, void *memory)
 {
     FN(max_scratch) s = FN(max_scratch_of)(p, memory);
-    const real *x = (const real *)p->x;
-    pool_tile t = tile_of(p, lo / p->rows);
+    ptrdiff_t all = p->channels, plane = cells_in(p) * all;
+    pool_cursor at = cursor_at(p, lo, p->d.out, p->h.out);
+    pool_tile t = tile_of(p, at.tile);
     FN(max_tile)(p, &t, &s);
     for (ptrdiff_t u = lo; u < hi; u++) {
-        ptrdiff_t row = u % p->rows, oh = row % p->h.out, od = row / p->h.out % p->d.out, plane = row / p->h.out / p->d.out;
-        if (row == 0) {
-            t = tile_of(p, u / p->rows);
+        ptrdiff_t to = (at.row * p->w.out + t.o) * all + t.c;
+        FN(max_row)(p, &t, &s, (const real *)p->x + at.plane * plane, at.d, at.h, (real *)p->out + to, p->index_size != 0, all);
+        if (p->index_size)
+            FN(write_indices)(p, &t, &s, p->index + to * p->index_size, all);
+        if (cursor_next(&at, p, p->d.out, p->h.out) && u + 1 < hi) {
+            t = tile_of(p, at.tile);
             FN(max_tile)(p, &t, &s);
         }
-        ptrdiff_t to = (row * p->w.out + t.o) * p->channels + t.c;
-        FN(max_row)(p, &t, &s, x + plane * cells_in(p) * p->channels, od, oh, (real *)p->out + to, p->index + to * p->index_size,
-                    p->index_size, p->channels);
     }
 }
 
@@ -486,37 +557,181 @@ static void FN(zero_pixels)(real *out, ptrdiff_t n, ptrdiff_t channels, ptrdiff_
             memset(out + i * pixel, 0, (size_t)channels * sizeof(real));
 }
 
-/* one part of a plane of out: zeroed, then the windows that touch it are searched again in their order, and each adds its
- * gradient at its maximum if that lies in the part */
-static void FN(max_pool_backward_part)(const pool_plan *p, ptrdiff_t u, void *memory)
+/* ---- marked: every tap of a window adds the gradients of those outputs whose maximum it is, a vector at a time, to a ring
+ * of rows that are laid out as lines are. A row of x is complete once windows begin after it. A cell's sum has the order of
+ * the outputs, as cell by cell. */
+
+INLINE real *FN(ring_row)(const pool_plan *p, const FN(max_scratch) *s, ptrdiff_t h)
 {
-    FN(max_scratch) s = FN(max_scratch_of)(p, memory);
-    ptrdiff_t all = p->channels, plane = u / p->parts / p->chunks, chunk = u / p->parts % p->chunks;
+    return s->ring + h % p->ring * p->phases * p->phase;
+}
+
+/* row += the gradients of the outputs that found tap j of the window's row k, for all taps of phase f; a place is `far` at most
+ * from the outputs that it may belong to, and s->found and s->value go on that far on either side */
+INLINE void FN(mark_phase)(const pool_plan *p, const FN(max_scratch) *s, ptrdiff_t f, ptrdiff_t code, ptrdiff_t n, ptrdiff_t cells, real *row)
+{
+    const pool_axis *w = &p->w;
+    for (ptrdiff_t i = 0; i < cells; i += LANES) {
+        vec sum = vload(row + i);
+        for (ptrdiff_t j = w->kernel - 1; j >= 0; j--) {
+            ptrdiff_t at = j * w->dilation;
+            if (p->phases > 1 && at % p->phases != f)
+                continue;
+            ptrdiff_t from = i - quotient(at, p->phases) * n;
+            vmask mine = iveq(ivload(s->found + from), ivset((inum)(code + at)));
+            sum += vsel(mine, vload(s->value + from), vzero());
+        }
+        vstore(row + i, sum);
+    }
+}
+
+/* one row of gradients g, `all` cells an output; s->found tells the taps */
+FUNC void FN(mark_row)(const pool_plan *p, const pool_tile *t, const FN(max_scratch) *s, const real *g, pool_window wh)
+{
+    const pool_axis *w = &p->w;
+    ptrdiff_t n = t->channels, all = p->channels, step = w->stride * n;
+    if (!p->by_pixel)
+        memcpy(s->value, g, (size_t)(t->outputs * n) * sizeof(real));
+    for (ptrdiff_t k = 0; k < wh.taps; k++) {
+        real *row = FN(ring_row)(p, s, wh.first + k * p->h.dilation);
+        ptrdiff_t code = k * p->h.dilation * w->in;
+        for (ptrdiff_t f = 0; !p->by_pixel && f < p->phases; f++)
+            FN(mark_phase)(p, s, f, code, n, (t->outputs + p->far) * n, row + f * p->phase);
+        for (ptrdiff_t o = 0; p->by_pixel && o < t->outputs; o++)
+            for (ptrdiff_t j = 0; j < w->kernel; j++) {
+                inum tap = (inum)(code + j * w->dilation);
+                real *to = row + o * step + s->offset[j];
+                ptrdiff_t i = 0;
+                for (; i + LANES <= n; i += LANES) {
+                    vmask mine = iveq(ivload(s->found + o * n + i), ivset(tap));
+                    vstore(to + i, vload(to + i) + vsel(mine, vload(g + o * all + i), vzero()));
+                }
+                for (; i < n; i++)
+                    if (s->found[o * n + i] == tap)
+                        to[i] += g[o * all + i];
+            }
+    }
+}
+
+/* row h of the ring to out, and zeroed; tells whether padding got anything */
+static int FN(flush_row)(const pool_plan *p, const pool_tile *t, const FN(max_scratch) *s, ptrdiff_t h, real *out)
+{
+    ptrdiff_t n = t->channels, all = p->channels, reached = t->hi - t->lo, i = 0;
+    real *row = FN(ring_row)(p, s, h);
+    int astray = 0;
+    for (ptrdiff_t side = 0; side < 2; side++)
+        for (ptrdiff_t place = side ? t->hi : 0; place < (side ? t->span : t->lo); place++)
+            for (ptrdiff_t c = 0; c < n; c++)
+                astray |= row[place_of(p, place, n) + c] != 0;
+    if (p->phases == 1 && n == all) {
+        memcpy(out, row + t->lo * n, (size_t)(reached * n) * sizeof(real));
+        i = reached;
+    } else if (p->phases == 2 && n == 1) {
+        const real *even = row + place_of(p, t->lo, 1), *odd = row + place_of(p, t->lo + 1, 1);
+        for (; i + 2 * LANES <= reached; i += 2 * LANES) {
+            vec a, b;
+            vzip(vload(even + i / 2), vload(odd + i / 2), &a, &b);
+            vstore(out + i, a);
+            vstore(out + i + LANES, b);
+        }
+    }
+    for (; i < reached; i++)
+        memcpy(out + i * all, row + place_of(p, t->lo + i, n), (size_t)n * sizeof(real));
+    FN(zero_pixels)(out + reached * all, p->w.in - reached, n, all);
+    memset(row, 0, (size_t)(p->phases * p->phase) * sizeof(real));
+    return astray;
+}
+
+/* s->found of the row oh from indices (`all` an output); tells whether each is that of a tap */
+static int FN(found_of)(const pool_plan *p, const pool_tile *t, const FN(max_scratch) *s, const int64_t *index, pool_window wh)
+{
+    ptrdiff_t n = t->channels;
+    int64_t corner = wh.first * p->w.in - p->w.before;
+    for (ptrdiff_t o = 0; o < t->outputs; o++)
+        for (ptrdiff_t c = 0; c < n; c++) {
+            int64_t at = index[o * p->channels + c] - corner - o * p->w.stride;
+            s->found[o * n + c] = at >= 0 && at < NO_ROW ? (inum)at : NO_TAP;
+        }
+    for (ptrdiff_t i = t->outputs * n; i < t->outputs * n + LANES; i++)
+        s->found[i] = NO_OUTPUT;
+    for (ptrdiff_t i = 0; i < t->outputs * n; i += LANES) {
+        ivec found = ivload(s->found + i);
+        vmask any = iveq(found, ivset(NO_OUTPUT));
+        for (ptrdiff_t k = 0; k < wh.taps; k++)
+            for (ptrdiff_t j = 0; j < p->w.kernel; j++)
+                any = mor(any, iveq(found, ivset((inum)(k * p->h.dilation * p->w.in + j * p->w.dilation))));
+        if (!mall(any))
+            return 0;
+    }
+    return 1;
+}
+
+/* a row of the ring that no later window touches: to out if it is one of rows first..last-1, else it belongs to another */
+static int FN(retire_row)(const pool_plan *p, const pool_tile *t, const FN(max_scratch) *s, ptrdiff_t h, ptrdiff_t first, ptrdiff_t last, real *out)
+{
+    if (h >= first && h < last)
+        return FN(flush_row)(p, t, s, h, out + h * p->w.in * p->channels);
+    memset(FN(ring_row)(p, s, h), 0, (size_t)(p->phases * p->phase) * sizeof(real));
+    return 0;
+}
+
+/* rows first..last-1 of a plane of out. Where the maxima stand is told by `index`, or searched in x. Returns 0, with out left
+ * half-done, when an index is not that of a tap of its window inside x. */
+static int FN(mark_rows)(const pool_plan *p, const pool_tile *t, FN(max_scratch) *s, const real *x, const int64_t *index, const real *g,
+                         ptrdiff_t first, ptrdiff_t last, real *out)
+{
+    ptrdiff_t n = t->channels, row = p->w.out * p->channels, lo, hi, unused;
+    cover(&p->h, first, &lo, &unused);
+    cover(&p->h, last - 1, &unused, &hi);
+    ptrdiff_t done = most(0, least(first, lo * p->h.stride - p->h.before));
+    memset(s->ring, 0, (size_t)(p->ring * p->phases * p->phase) * sizeof(real));
+    for (ptrdiff_t i = 1; i <= p->far * n; i++)
+        s->found[-i] = NO_OUTPUT;
+    for (ptrdiff_t oh = lo; oh <= hi; oh++) {
+        pool_window wh = window(&p->h, oh);
+        for (; done < oh * p->h.stride - p->h.before; done++)
+            if (FN(retire_row)(p, t, s, done, first, last, out) && index)
+                return 0;
+        if (!index)
+            FN(max_row)(p, t, s, x, 0, oh, s->value, 1, n);
+        else if (!FN(found_of)(p, t, s, index + oh * row, wh))
+            return 0;
+        for (ptrdiff_t i = 0; i < p->far * n + LANES; i++)
+            s->found[t->outputs * n + i] = NO_OUTPUT;
+        FN(mark_row)(p, t, s, g + oh * row, wh);
+    }
+    for (; done < last; done++)
+        if (FN(retire_row)(p, t, s, done, first, last, out) && index)
+            return 0;
+    return 1;
+}
+
+/* one part of a plane of out, cell by cell: zeroed, then the windows that touch it are searched in their order, and each adds
+ * its gradient at its maximum if that lies in the part */
+static void FN(spread_part)(const pool_plan *p, ptrdiff_t chunk, FN(max_scratch) *s, const real *x, const real *g, int cut,
+                            ptrdiff_t first, ptrdiff_t last, real *out)
+{
     const pool_axis *axes[3] = {&p->d, &p->h, &p->w};
-    int cut = p->d.in > 1 ? 0 : p->h.in > 1 ? 1 : 2;
-    ptrdiff_t lo[3] = {0, 0, 0}, hi[3] = {p->d.out - 1, p->h.out - 1, p->w.out - 1}, unused;
-    ptrdiff_t first = u % p->parts * p->part, last = least(first + p->part, axes[cut]->in);
+    ptrdiff_t lo[3] = {0, 0, 0}, hi[3] = {p->d.out - 1, p->h.out - 1, p->w.out - 1}, all = p->channels, unused;
     cover(axes[cut], first, &lo[cut], &unused);
     cover(axes[cut], last - 1, &unused, &hi[cut]);
     /* from here on in cells: the axes before the one that is cut have length 1 */
     first *= cells_in(p) / axes[cut]->in;
     last *= cells_in(p) / axes[cut]->in;
-    ptrdiff_t c0 = chunk * p->chunk, channels = least(p->chunk, all - c0);
-    const real *x = (const real *)p->x + plane * cells_in(p) * all, *g = (const real *)p->g + plane * cells_out(p) * all + c0;
-    real *out = (real *)p->out + plane * cells_in(p) * all + c0;
-    FN(zero_pixels)(out + first * all, last - first, channels, all);
+    FN(zero_pixels)(out + first * all, last - first, least(p->chunk, all - chunk * p->chunk), all);
     for (ptrdiff_t n = 0; n < p->tiles; n++) {
         pool_tile t = tile_of(p, chunk * p->tiles + n);
         if (t.o > hi[2] || t.o + t.outputs <= lo[2])
             continue;
-        FN(max_tile)(p, &t, &s);
+        FN(max_tile)(p, &t, s);
         for (ptrdiff_t od = lo[0]; od <= hi[0]; od++)
             for (ptrdiff_t oh = lo[1]; oh <= hi[1]; oh++) {
-                FN(max_row)(p, &t, &s, x, od, oh, s.value, (char *)s.index, 8, channels);
+                FN(max_row)(p, &t, s, x, od, oh, s->value, 1, t.channels);
+                FN(indices_of)(p, &t, s, s->index, 0, t.channels);
                 const real *from = g + ((od * p->h.out + oh) * p->w.out + t.o) * all;
                 for (ptrdiff_t o = 0; o < t.outputs; o++)
-                    for (ptrdiff_t c = 0; c < channels; c++) {
-                        int64_t at = s.index[o * channels + c];
+                    for (ptrdiff_t c = 0; c < t.channels; c++) {
+                        int64_t at = s->index[o * t.channels + c];
                         if (at >= first && at < last)
                             out[at * all + c] += from[o * all + c];
                     }
@@ -524,22 +739,42 @@ static void FN(max_pool_backward_part)(const pool_plan *p, ptrdiff_t u, void *me
     }
 }
 
+/* units lo..hi-1 of the gradient from x alone; each writes its own part of out */
 FUNC void FN(max_pool_backward)(const pool_plan *p, ptrdiff_t lo, ptrdiff_t hi, void *memory)
 {
-    for (ptrdiff_t u = lo; u < hi; u++)
-        FN(max_pool_backward_part)(p, u, memory);
+    FN(max_scratch) s = FN(max_scratch_of)(p, memory);
+    ptrdiff_t all = p->channels;
+    int cut = p->d.in > 1 ? 0 : p->h.in > 1 ? 1 : 2;
+    for (ptrdiff_t u = lo; u < hi; u++) {
+        ptrdiff_t plane = u / p->parts / p->chunks, chunk = u / p->parts % p->chunks, c = chunk * p->chunk;
+        ptrdiff_t first = u % p->parts * p->part, last = least(first + p->part, (cut == 0 ? &p->d : cut == 1 ? &p->h : &p->w)->in);
+        const real *x = (const real *)p->x + plane * cells_in(p) * all, *g = (const real *)p->g + plane * cells_out(p) * all + c;
+        real *out = (real *)p->out + plane * cells_in(p) * all + c;
+        if (p->marked) {
+            pool_tile t = tile_of(p, chunk);
+            FN(max_tile)(p, &t, &s);
+            FN(mark_rows)(p, &t, &s, x, 0, g, cut == 1 ? first : 0, cut == 1 ? last : p->h.in, out);
+        } else
+            FN(spread_part)(p, chunk, &s, x, g, cut, first, last, out);
+    }
 }
 
-/* the gradient from indices (int64), added up in the outputs' order */
+/* units lo..hi-1 of the gradient from indices (int64), which need not be those of a forward */
 FUNC void FN(max_pool_scatter)(const pool_plan *p, ptrdiff_t lo, ptrdiff_t hi, void *memory)
 {
-    (void)memory;
+    FN(max_scratch) s = FN(max_scratch_of)(p, memory);
     ptrdiff_t all = p->channels;
     for (ptrdiff_t u = lo; u < hi; u++) {
-        ptrdiff_t plane = u / p->chunks, c0 = u % p->chunks * p->chunk, channels = least(p->chunk, all - c0);
+        ptrdiff_t plane = u / p->chunks, chunk = u % p->chunks, c0 = chunk * p->chunk, channels = least(p->chunk, all - c0);
         const real *g = (const real *)p->g + plane * cells_out(p) * all + c0;
         const int64_t *index = (const int64_t *)p->index + plane * cells_out(p) * all + c0;
         real *out = (real *)p->out + plane * cells_in(p) * all + c0;
+        if (p->marked) {
+            pool_tile t = tile_of(p, chunk);
+            FN(max_tile)(p, &t, &s);
+            if (FN(mark_rows)(p, &t, &s, 0, index, g, 0, p->h.in, out))
+                continue;
+        }
         FN(zero_pixels)(out, cells_in(p), channels, all);
         if (all == 1)
             for (ptrdiff_t o = 0; o < cells_out(p); o++)
@@ -551,6 +786,8 @@ FUNC void FN(max_pool_scatter)(const pool_plan *p, ptrdiff_t lo, ptrdiff_t hi, v
     }
 }
 
-#undef BETTER
-#undef BY_ROWS
 #undef NO_ROW
+#undef BEATS
+#undef PRECEDES
+#undef BEATS_ONE
+#undef PRECEDES_ONE

@@ -53,14 +53,16 @@ INLINE vec vfnma(vec a, vec b, vec c) { return (vec)X512(fnmadd)(a, b, c); }
 INLINE vec vfma(vec a, vec b, vec c) { return (vec)X256(fmadd)(a, b, c); }
 INLINE vec vfms(vec a, vec b, vec c) { return (vec)X256(fmsub)(a, b, c); }
 INLINE vec vfnma(vec a, vec b, vec c) { return (vec)X256(fnmadd)(a, b, c); }
-#elif defined(__ARM_NEON) && IS_F64
-INLINE vec vfma(vec a, vec b, vec c) { return (vec)vfmaq_f64((float64x2_t)c, (float64x2_t)a, (float64x2_t)b); }
-INLINE vec vfms(vec a, vec b, vec c) { return -(vec)vfmsq_f64((float64x2_t)c, (float64x2_t)a, (float64x2_t)b); }
-INLINE vec vfnma(vec a, vec b, vec c) { return (vec)vfmsq_f64((float64x2_t)c, (float64x2_t)a, (float64x2_t)b); }
-#elif defined(__ARM_NEON)
-INLINE vec vfma(vec a, vec b, vec c) { return (vec)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b); }
-INLINE vec vfms(vec a, vec b, vec c) { return -(vec)vfmsq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b); }
-INLINE vec vfnma(vec a, vec b, vec c) { return (vec)vfmsq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b); }
+#elif SIMD_FMA
+/* the compiler makes one instruction of the loop; arm_neon.h is not included, for its names are the words' names */
+INLINE vec vfma(vec a, vec b, vec c)
+{
+    for (int i = 0; i < LANES; i++)
+        c[i] = SEL_(__builtin_fmaf, __builtin_fma)(a[i], b[i], c[i]);
+    return c;
+}
+INLINE vec vfms(vec a, vec b, vec c) { return vfma(a, b, -c); }
+INLINE vec vfnma(vec a, vec b, vec c) { return vfma(-a, b, c); }
 #else
 INLINE vec vfma(vec a, vec b, vec c) { return a * b + c; }
 INLINE vec vfms(vec a, vec b, vec c) { return a * b - c; }

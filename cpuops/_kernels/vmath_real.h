@@ -361,22 +361,24 @@ INLINE vec verf(vec x)
 INLINE vec_f64 vm_normal_tail(vec_f64 t, vec_f64 w)
 {
 #define D(x) vset_f64(x)
-    static const double exp_tail[] = {0.49999994, 0.166665167, 0.0416682512, 0.00836909469, 0.00138222368};
+    /* (2^f - 1)/f, |f| <= 1/2; Phi(-t) exp(t*t/2) (t + 3.5) in powers of v = (t - 2.375)/(t + 3.5) */
+    static const double exp2_m1[] = {0.6931472028549861, 0.240226479138518, 0.055503324713716752,
+                                     0.0096184373294196483, 0.0013398874343478603, 0.00015353369741762476};
     static const double tail[] = {0.86511764775430489, -0.83352987108198306, 0.5471413410138275, -0.21412225732187448,
                                   0.019349462158023991, 0.02308352748019939, -0.0061342087249139582,
                                   -0.0033905739405772962, 0.00093869196256597741, 0.00053373501426521891};
-    vec_f64 e = D(-0.5) * t * t;
-    vec_f64 magic = vfma_f64(e, D(LOG2E), D(6755399441055744.0 + 1023.0));
-    vec_f64 r = vfnma_f64(magic - D(6755399441055744.0 + 1023.0), D(0.69314718055994530942), e);
-    vec_f64 q = D(exp_tail[4]), g = D(tail[9]);
-    for (int i = 3; i >= 0; i--)
-        q = vfma_f64(q, r, D(exp_tail[i]));
-    q = vfma_f64(vfma_f64(q, r, D(1)), r, D(1));
+    const double magic = 6755399441055744.0 + 1023.0;
+    vec_f64 s = t * t, m = vfma_f64(s, D(-0.5 * LOG2E), D(magic));
+    vec_f64 f = vfma_f64(s, D(-0.5 * LOG2E), D(magic) - m);
+    vec_f64 q = D(exp2_m1[5]), g = D(tail[9]);
+    for (int i = 4; i >= 0; i--)
+        q = vfma_f64(q, f, D(exp2_m1[i]));
+    q = vfma_f64(q, f, D(1));
     w = w * vfnma_f64(t + D(3.5), w, D(2));
     vec_f64 v = vfnma_f64(D(2.375 + 3.5), w, D(1));
     for (int i = 8; i >= 0; i--)
         g = vfma_f64(g, v, D(tail[i]));
-    return g * w * (q * (vec_f64)((vm_bits_f64)magic << 52));
+    return g * w * (q * (vec_f64)((vm_bits_f64)m << 52));
 #undef D
 }
 

@@ -3,10 +3,11 @@
  *
  *   wvec  WLANES        a vector of doubles and its lanes, the same for float and for double operands
  *   wload wstore        WLANES reals read as doubles; doubles rounded to reals and written (both unaligned)
+ *   wload_n wstore_n    the same of the first n lanes only (others read as 0)
  *   wset whsum          broadcast, sum across lanes in one fixed order
  *   vdeal vzip          of two vectors laid end to end: those at even and those at odd places, and back
  *   inum                the integer scalar of ivec: int32_t for float, int64_t for double
- *   ivset ivload ivstore ivlt ivsel    broadcast, unaligned access, less than (a vmask), a where the mask, else b
+ *   ivset ivload ivstore iveq ivlt ivsel    broadcast, unaligned access, equal and less (vmasks), a where the mask, else b
  *
  * wvec is used with + - * / only, never with a fused multiply-add: a tail is then plain C on doubles and has the same
  * bits as the body.
@@ -21,11 +22,14 @@
 #define whsum vhsum_f64
 #define wload FN(wload)
 #define wstore FN(wstore)
+#define wload_n FN(wload_n)
+#define wstore_n FN(wstore_n)
 #define inum FN(inum)
 #define uivec FN(uivec)
 #define ivset FN(ivset)
 #define ivload FN(ivload)
 #define ivstore FN(ivstore)
+#define iveq FN(iveq)
 #define ivlt FN(ivlt)
 #define ivsel FN(ivsel)
 #define vdeal FN(vdeal)

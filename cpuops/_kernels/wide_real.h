@@ -21,15 +21,42 @@ INLINE void wstore(real *p, wvec a)
 }
 #endif
 
+#if IS_F64
+INLINE wvec wload_n(const real *p, ptrdiff_t n) { return vload_n(p, n); }
+INLINE void wstore_n(real *p, wvec a, ptrdiff_t n) { vstore_n(p, a, n); }
+#elif SIMD_AVX512
+INLINE wvec wload_n(const real *p, ptrdiff_t n) { return (wvec)_mm512_cvtps_pd(_mm256_maskz_loadu_ps((__mmask8)((1u << n) - 1), p)); }
+INLINE void wstore_n(real *p, wvec a, ptrdiff_t n)
+{
+    _mm256_mask_storeu_ps(p, (__mmask8)((1u << n) - 1), _mm512_cvtpd_ps((__m512d)a));
+}
+#else
+INLINE wvec wload_n(const real *p, ptrdiff_t n)
+{
+    real t[WLANES] = {0};
+    memcpy(t, p, (size_t)n * sizeof(real));
+    return wload(t);
+}
+INLINE void wstore_n(real *p, wvec a, ptrdiff_t n)
+{
+    real t[WLANES];
+    wstore(t, a);
+    memcpy(p, t, (size_t)n * sizeof(real));
+}
+#endif
+
 INLINE ivec ivset(inum n) { return (ivec){0} + n; }
 INLINE ivec ivload(const inum *p) { return (ivec) * (const uivec *)p; }
 INLINE void ivstore(inum *p, ivec a) { *(uivec *)p = (uivec)a; }
 INLINE ivec ivsel(vmask m, ivec a, ivec b) { return (ivec)vsel(m, (vec)a, (vec)b); }
 #if SIMD_AVX512 && IS_F64
+INLINE vmask iveq(ivec a, ivec b) { return _mm512_cmpeq_epi64_mask((__m512i)a, (__m512i)b); }
 INLINE vmask ivlt(ivec a, ivec b) { return _mm512_cmplt_epi64_mask((__m512i)a, (__m512i)b); }
 #elif SIMD_AVX512
+INLINE vmask iveq(ivec a, ivec b) { return _mm512_cmpeq_epi32_mask((__m512i)a, (__m512i)b); }
 INLINE vmask ivlt(ivec a, ivec b) { return _mm512_cmplt_epi32_mask((__m512i)a, (__m512i)b); }
 #else
+INLINE vmask iveq(ivec a, ivec b) { return (vmask)(a == b); }
 INLINE vmask ivlt(ivec a, ivec b) { return (vmask)(a < b); }
 #endif
 

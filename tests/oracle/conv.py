@@ -58,13 +58,11 @@ def groups_of(x, weight, groups):
 def conv(x, weight, bias, stride, padding, dilation, groups):
     """Σ over channels and taps of x·weight."""
     taps = Taps(x.shape[2:], weight.shape[2:], stride, padding, dilation)
-    out = np.zeros((x.shape[0], weight.shape[0]) + taps.out)
+    out = np.zeros((x.shape[0], weight.shape[0], *taps.out))
     for ci, co in groups_of(x, weight, groups):
         for tap, outs, ins in taps:
-            cells = x[(slice(None), ci) + ins]
-            out[(slice(None), co) + outs] += np.einsum(
-                "bc...,oc->bo...", cells, weight[(co, slice(None)) + tap]
-            )
+            cells = x[(slice(None), ci, *ins)]
+            out[(slice(None), co, *outs)] += np.einsum("bc...,oc->bo...", cells, weight[(co, slice(None), *tap)])
     return out if bias is None else out + bias.reshape((-1,) + (1,) * (x.ndim - 2))
 
 
@@ -74,8 +72,8 @@ def conv_x_backward(x, weight, output_grad, stride, padding, dilation, groups):
     grad = np.zeros(x.shape)
     for ci, co in groups_of(x, weight, groups):
         for tap, outs, ins in taps:
-            g = output_grad[(slice(None), co) + outs]
-            grad[(slice(None), ci) + ins] += np.einsum("bo...,oc->bc...", g, weight[(co, slice(None)) + tap])
+            g = output_grad[(slice(None), co, *outs)]
+            grad[(slice(None), ci, *ins)] += np.einsum("bo...,oc->bc...", g, weight[(co, slice(None), *tap)])
     return grad
 
 
@@ -85,14 +83,14 @@ def conv_weight_backward(x, weight, output_grad, stride, padding, dilation, grou
     grad = np.zeros(weight.shape)
     for ci, co in groups_of(x, weight, groups):
         for tap, outs, ins in taps:
-            g, cells = output_grad[(slice(None), co) + outs], x[(slice(None), ci) + ins]
+            g, cells = output_grad[(slice(None), co, *outs)], x[(slice(None), ci, *ins)]
             summed = [0, *range(2, x.ndim)]
-            grad[(co, slice(None)) + tap] = np.tensordot(g, cells, (summed, summed))
+            grad[(co, slice(None), *tap)] = np.tensordot(g, cells, (summed, summed))
     return grad
 
 
 def bias_backward(output_grad):
-    return output_grad.sum((0,) + tuple(range(2, output_grad.ndim)))
+    return output_grad.sum((0, *tuple(range(2, output_grad.ndim))))
 
 
 def planes(a):

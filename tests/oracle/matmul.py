@@ -1,6 +1,7 @@
 """Matrix products, linear layers, embedding."""
 
 import numpy as np
+
 from oracle.elementwise import unbroadcast
 
 

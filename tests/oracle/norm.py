@@ -12,7 +12,7 @@ def across(values, x):
 
 
 def other_axes(x):
-    return (0,) + tuple(range(2, x.ndim))
+    return (0, *tuple(range(2, x.ndim)))
 
 
 def own_x_grad(h, hat, root, axes):

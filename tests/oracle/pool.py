@@ -3,6 +3,7 @@
 import itertools
 
 import numpy as np
+
 from oracle.conv import pad_pairs, per_axis, pixels, planes
 
 
@@ -56,7 +57,7 @@ def out_shape(x, axes):
 
 
 def flat_planes(x):
-    return x.reshape(x.shape[:2] + (int(np.prod(x.shape[2:])),))
+    return x.reshape((*x.shape[:2], int(np.prod(x.shape[2:]))))
 
 
 def max_over(x, axes):
@@ -65,7 +66,7 @@ def max_over(x, axes):
     out = np.zeros(out_shape(x, axes))
     indices = np.zeros(out.shape, np.int64)
     for at, cells, _ in windows(axes, x.shape[2:]):
-        here = (slice(None), slice(None)) + at
+        here = (slice(None), slice(None), *at)
         indices[here] = cells[flat[..., cells].argmax(-1)]
         out[here] = np.take_along_axis(flat, indices[here][..., None], -1)[..., 0]
     return out, indices
@@ -89,14 +90,14 @@ def avg_over(x, axes, include_pad=False, override=None):
     flat = flat_planes(x)
     out = np.zeros(out_shape(x, axes))
     for at, cells, divisor in divisors(axes, x.shape[2:], include_pad, override):
-        out[(slice(None), slice(None)) + at] = flat[..., cells].sum(-1) / divisor
+        out[(slice(None), slice(None), *at)] = flat[..., cells].sum(-1) / divisor
     return out
 
 
 def avg_backward(x, output_grad, axes, include_pad=False, override=None):
     grad = np.zeros(flat_planes(x).shape)
     for at, cells, divisor in divisors(axes, x.shape[2:], include_pad, override):
-        grad[..., cells] += output_grad[(slice(None), slice(None)) + at][..., None] / divisor
+        grad[..., cells] += output_grad[(slice(None), slice(None), *at)][..., None] / divisor
     return grad.reshape(x.shape)
 
 
@@ -118,9 +119,7 @@ def spatial(x):
 
 
 @either_layout
-def max_pool_with_indices(
-    x, kernel_size, *, stride=None, padding=0, dilation=1, ceil_mode=False, indices_dtype=np.int64
-):
+def max_pool_with_indices(x, kernel_size, *, stride=None, padding=0, dilation=1, ceil_mode=False, indices_dtype=np.int64):
     out, indices = max_over(x, sliding(spatial(x), kernel_size, stride, padding, dilation, ceil_mode))
     return out, indices.astype(indices_dtype)
 

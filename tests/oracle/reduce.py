@@ -1,6 +1,7 @@
 """Reductions, softmax and losses."""
 
 import numpy as np
+
 from oracle.elementwise import quiet
 
 
@@ -160,9 +161,7 @@ def cross_entropy(logits, targets, *, reduction="mean", ignore_index=None, label
 
 
 @quiet
-def cross_entropy_backward(
-    output_grad, logits, targets, *, reduction="mean", ignore_index=None, label_smoothing=0.0
-):
+def cross_entropy_backward(output_grad, logits, targets, *, reduction="mean", ignore_index=None, label_smoothing=0.0):
     """(softmax − weights)·g for the rows that count."""
     weights, counts = target_weights(logits, targets, ignore_index, label_smoothing)
     grad = np.where(counts[:, None], softmax(logits) - weights, 0.0)

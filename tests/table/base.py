@@ -83,6 +83,7 @@ class Gradient:
     when: Callable[[Call], bool] = lambda call: True
     more: Callable[[Call], dict] = lambda call: {}  # further keyword options
     given: dict[str, Callable[[Call], Any]] = field(default_factory=dict)
+    any_length: bool = False  # output_grad may have any spatial axes
     work: float = 1.0  # operations, as a multiple of the forward's
     scale: Callable | None = None
 
@@ -210,7 +211,9 @@ def ties(rng, *shape):
 def common_refusals(row: Row) -> Iterable[Bad]:
     """Bad calls that follow from a row alone: operands of a wrong kind, dtype or rank, gradients of a wrong shape."""
     rng = np.random.default_rng(0)
-    call = next(c for c in row.calls(rng) if all(v.size > 1 for v in c.arrays.values()) and not (set(row.optional) - set(c.args))).cast(np.float32)
+    call = next(
+        c for c in row.calls(rng) if all(v.size > 1 for v in c.arrays.values()) and not (set(row.optional) - set(c.args))
+    ).cast(np.float32)
     results = tuple(np.asarray(r, np.float32 if np.asarray(r).dtype.kind == "f" else np.int64) for r in row.wanted(call))
     output_grad = np.ones(results[0].shape, np.float32)
     yield from _refusals_of(row, row.name, call, row.optional)
@@ -224,6 +227,8 @@ def common_refusals(row: Row) -> Iterable[Bad]:
             ("a longer first axis", (shape[0] + 1, *shape[1:]) if shape else (2,)),
             ("a longer last axis", (*shape[:-1], shape[-1] + 1) if shape else (3,)),
         ):
+            if gradient.any_length and "last" in why:
+                continue
             args = {**gcall.args, "output_grad": np.ones(other, np.float32)}
             companion = "original_shape indices output logits lhs rhs " + " ".join(gradient.takes.split())
             yield Bad(f"output_grad with {why}", tuple(args.values()), gcall.options, "ShapeError", companion, gradient.name)
@@ -235,9 +240,9 @@ def _refusals_of(row, method, call, optional):
         if not isinstance(value, np.ndarray):
             continue
 
-        def bad(why, replacement, errors="DTypeError", names=name):
+        def bad(why, replacement, names=name, name=name):
             args = {**call.args, name: replacement}
-            return Bad(f"{name} {why}", tuple(args.values()), call.options, errors, names, method)
+            return Bad(f"{name} {why}", tuple(args.values()), call.options, "DTypeError", names, method)
 
         yield bad("a list", value.tolist())
         yield bad("a scalar object", object())

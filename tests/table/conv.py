@@ -125,7 +125,11 @@ def calls_of(n):
 
 
 LARGE = {
-    1: [(1, 1, 1, (200_001,), (5,), {}), (4, 8, 16, (4001,), (3,), {"padding": 1}), (2, 33, 33, (9001,), (5,), {"groups": 33, "stride": 2})],
+    1: [
+        (1, 1, 1, (200_001,), (5,), {}),
+        (4, 8, 16, (4001,), (3,), {"padding": 1}),
+        (2, 33, 33, (9001,), (5,), {"groups": 33, "stride": 2}),
+    ],
     2: [
         (5, 3, 8, (70, 61), (3, 3), {"padding": 1}),
         (2, 32, 33, (29, 31), (3, 3), {"padding": 1}),
@@ -136,8 +140,11 @@ LARGE = {
         (1, 130, 65, (9, 8), (3, 3), {"padding": 1}),
         (3, 3, 16, (64, 65), (7, 7), {"stride": 2, "padding": 3}),
     ],
-    3: [(2, 4, 8, (12, 20, 21), (3, 3, 3), {"padding": 1}), (1, 16, 16, (9, 16, 17), (3, 3, 3), {"groups": 16, "stride": (1, 2, 2)})],
-}  # fmt: skip
+    3: [
+        (2, 4, 8, (12, 20, 21), (3, 3, 3), {"padding": 1}),
+        (1, 16, 16, (9, 16, 17), (3, 3, 3), {"groups": 16, "stride": (1, 2, 2)}),
+    ],
+}
 
 
 def large_of(n):
@@ -197,12 +204,20 @@ def refusals(n):
     yield bad("same with a stride", (x, w), {**g2, "padding": "same", "stride": 2}, "ArgumentError", "padding stride")
     big = f(4, 2, *([3] * n))
     yield bad("kernel larger than the input", (f(2, 4, *([2] * n)), big), g2, both, "x weight kernel padding")
-    yield bad("dilated kernel larger than the input", (f(2, 4, *([4] * n)), big), {**g2, "dilation": 2}, both, "x weight kernel padding dilation")
+    yield bad(
+        "dilated kernel larger than the input",
+        (f(2, 4, *([4] * n)), big),
+        {**g2, "dilation": 2},
+        both,
+        "x weight kernel padding dilation",
+    )
     for part in ("x", "weight"):
         yield bad("groups 3", (x, w, g), {"groups": 3}, both, "groups x weight", f"{op}_{part}_backward")
         yield bad("groups 0", (x, w, g), {"groups": 0}, both, "groups", f"{op}_{part}_backward")
     yield bad("bias a number", (x, w, g), {**g2, "bias": 1}, "ArgumentError", "bias", op + "_backward")
-    yield bad("gradient of another channel count", (x, b, f(2, 5, *out)), {}, "ShapeError", "output_grad bias", op + "_bias_backward")
+    yield bad(
+        "gradient of another channel count", (x, b, f(2, 5, *out)), {}, "ShapeError", "output_grad bias", op + "_bias_backward"
+    )
     yield bad("gradient of another batch", (x, b, f(3, 4, *out)), {}, "ShapeError", "output_grad x", op + "_bias_backward")
     if n == 2:
         for v in ("CHWN", "nhwc", None, 1):
@@ -224,11 +239,13 @@ def conv(n):
         Gradient(op + "_x_backward", shared, ("x",), scale=terms(op + "_x_backward")),
         Gradient(op + "_weight_backward", shared, ("weight",), scale=terms(op + "_weight_backward")),
         Gradient(
-            op + "_bias_backward", "x bias output_grad", ("bias",), when=has_bias, without=("stride", "padding", "dilation", "groups"),
-            scale=terms(op + "_bias_backward"), work=0,
+            op + "_bias_backward", "x bias output_grad", ("bias",), when=has_bias,
+            without=("stride", "padding", "dilation", "groups"),
+            scale=terms(op + "_bias_backward"), work=0, any_length=True,
         ),
         Gradient(
-            op + "_backward", shared, ("x", "weight", "bias"), f"Conv{n}dGrads", more=lambda call: {} if has_bias(call) else {"bias": False},
+            op + "_backward", shared, ("x", "weight", "bias"), f"Conv{n}dGrads",
+            more=lambda call: {} if has_bias(call) else {"bias": False},
             scale=lambda call, wanted: [0.0 if s is None else s for s in terms(op + "_backward")(call, wanted)], work=2,
         ),
     )  # fmt: skip
@@ -248,11 +265,16 @@ def conv(n):
 
 def input_backward_calls(rng):
     for batch, length, kernel, cin, cout, stride in (
-        (2, (7, 9), (3, 2), 3, 4, (1, 1)), (1, (8, 11), (3, 5), 7, 8, (2, 3)), (0, (5, 6), (3, 3), 2, 3, (1, 2)), (2, (6, 5), (1, 1), 17, 9, (1, 1)),
+        (2, (7, 9), (3, 2), 3, 4, (1, 1)), (1, (8, 11), (3, 5), 7, 8, (2, 3)), (0, (5, 6), (3, 3), 2, 3, (1, 2)),
+        (2, (6, 5), (1, 1), 17, 9, (1, 1)),
         (1, (9, 9), (2, 2), 1, 1, (3, 3)), (1, (10, 7), (3, 3), 33, 16, (2, 1)), (1, (5, 30), (2, 3), 3, 15, (1, 4)),
     ):  # fmt: skip
         out = Taps(length, kernel, stride, 0, 1).out
-        args = {"output_grad": normal(rng, batch, *out, cout), "kernel": normal(rng, *kernel, cin, cout), "input_shape": (batch, *length, cin)}
+        args = {
+            "output_grad": normal(rng, batch, *out, cout),
+            "kernel": normal(rng, *kernel, cin, cout),
+            "input_shape": (batch, *length, cin),
+        }
         yield Call({**args, "stride_h": stride[0], "stride_w": stride[1]})
 
 

@@ -22,16 +22,26 @@ def matmul_calls(rng):
     for m, k, n in ((1, 1, 1), (14, 33, 32), (15, 40, 33), (7, 300, 9), (65, 66, 67), (6, 513, 17), (130, 9, 129), (29, 257, 65)):
         yield Call({"lhs": normal(rng, m, k), "rhs": normal(rng, k, n)})
     shapes = [
-        ((5,), (5,)), ((1,), (1,)), ((0,), (0,)), ((7,), (7, 3)), ((4, 7), (7,)), ((2, 4, 7), (7,)), ((7,), (2, 7, 3)), ((2, 3, 4), (2, 4, 5)), ((2, 3, 4), (4, 5)),
-        ((3, 4), (2, 4, 5)), ((2, 1, 3, 4), (5, 4, 6)), ((1, 5, 3, 4), (2, 1, 4, 6)), ((2, 3, 1, 4), (2, 3, 4, 1)), ((0, 3, 4), (4, 5)), ((0, 3, 4), (0, 4, 5)),
-        ((2, 0, 4), (4, 3)), ((2, 3, 0), (2, 0, 4)), ((3, 4), (4, 0)), ((1, 3, 4), (0, 4, 2)), ((3, 1, 1), (3, 1, 1)), ((2, 17, 33), (2, 33, 16)), ((65,), (65, 33)),
+        ((5,), (5,)), ((1,), (1,)), ((0,), (0,)), ((7,), (7, 3)), ((4, 7), (7,)), ((2, 4, 7), (7,)), ((7,), (2, 7, 3)),
+        ((2, 3, 4), (2, 4, 5)), ((2, 3, 4), (4, 5)),
+        ((3, 4), (2, 4, 5)), ((2, 1, 3, 4), (5, 4, 6)), ((1, 5, 3, 4), (2, 1, 4, 6)), ((2, 3, 1, 4), (2, 3, 4, 1)),
+        ((0, 3, 4), (4, 5)), ((0, 3, 4), (0, 4, 5)),
+        ((2, 0, 4), (4, 3)), ((2, 3, 0), (2, 0, 4)), ((3, 4), (4, 0)), ((1, 3, 4), (0, 4, 2)), ((3, 1, 1), (3, 1, 1)),
+        ((2, 17, 33), (2, 33, 16)), ((65,), (65, 33)),
     ]  # fmt: skip
     for left, right in shapes:
         yield Call({"lhs": normal(rng, *left), "rhs": normal(rng, *right)})
 
 
 def matmul_large(rng):
-    for left, right in (((257, 129), (129, 301)), ((5, 40_001), (40_001, 7)), ((6001,), (6001, 65)), ((20_001, 9), (9, 17)), ((9, 65, 66), (9, 66, 67)), ((1001, 1003), (1003,))):
+    for left, right in (
+        ((257, 129), (129, 301)),
+        ((5, 40_001), (40_001, 7)),
+        ((6001,), (6001, 65)),
+        ((20_001, 9), (9, 17)),
+        ((9, 65, 66), (9, 66, 67)),
+        ((1001, 1003), (1003,)),
+    ):
         yield Call({"lhs": normal(rng, *left), "rhs": normal(rng, *right)})
 
 
@@ -51,7 +61,14 @@ MATMUL = Row(
         Bad("batch axes that do not broadcast", (f(2, 3, 4), f(3, 4, 5)), {}, "ShapeError", "lhs rhs"),
         Bad("a left operand without axes", (f(), f(3)), {}, "ShapeError", "lhs"),
         Bad("a right operand without axes", (f(3), f()), {}, "ShapeError", "rhs"),
-        Bad("operands of the gradient that do not fit", (f(2, 5), f(2, 3), f(4, 5)), {}, "ShapeError", "lhs rhs", "matmul_backward"),
+        Bad(
+            "operands of the gradient that do not fit",
+            (f(2, 5), f(2, 3), f(4, 5)),
+            {},
+            "ShapeError",
+            "lhs rhs",
+            "matmul_backward",
+        ),
     ],
 )
 
@@ -86,7 +103,14 @@ LINEAR = Row(
         Gradient("linear_x_backward", "weight output_grad", ("x",), scale=terms("linear_x_backward")),
         Gradient("linear_weight_backward", "x output_grad", ("weight",), scale=terms("linear_weight_backward")),
         Gradient("linear_bias_backward", "output_grad", ("bias",), when=has_bias, scale=terms("linear_bias_backward"), work=0),
-        Gradient("linear_backward", "x weight output_grad", ("x", "weight", "bias"), "LinearGrads", scale=terms("linear_backward"), work=2),
+        Gradient(
+            "linear_backward",
+            "x weight output_grad",
+            ("x", "weight", "bias"),
+            "LinearGrads",
+            scale=terms("linear_backward"),
+            work=2,
+        ),
     ),
     differentiable=("x", "weight", "bias"),
     optional=("bias",),
@@ -138,8 +162,17 @@ def embedding_refusals():
     yield Bad("weights of one axis", (f(4), np.array([0])), {}, "ShapeError", "weights")
     yield Bad("weights of three axes", (f(4, 3, 2), np.array([0])), {}, "ShapeError", "weights")
     yield Bad("no rows", (f(0, 3), np.array([0])), {}, "IndexRangeError ShapeError", "indices weights")
-    yield Bad("gradient of another width", (w, f(2, 4), np.array([0, 1])), {}, "ShapeError", "output_grad weights", "embedding_backward")
-    yield Bad("gradient of another length", (w, f(3, 3), np.array([0, 1])), {}, "ShapeError", "output_grad indices", "embedding_backward")
+    yield Bad(
+        "gradient of another width", (w, f(2, 4), np.array([0, 1])), {}, "ShapeError", "output_grad weights", "embedding_backward"
+    )
+    yield Bad(
+        "gradient of another length",
+        (w, f(3, 3), np.array([0, 1])),
+        {},
+        "ShapeError",
+        "output_grad indices",
+        "embedding_backward",
+    )
 
 
 EMBEDDING = Row(

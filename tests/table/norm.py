@@ -77,7 +77,9 @@ BATCHES = [(2, 3), (5, 1), (4, 33), (2, 3, 7), (3, 2, 4, 5), (2, 3, 2, 3, 4), (1
 
 def batch_calls(train):
     def calls(rng):
-        shapes = list(BATCHES) + [(2, c, 5) for c in CHANNELS] + [(3, 2, n) for n in SIZES if n] + [(n, 3) for n in SIZES if n > 1]
+        shapes = (
+            list(BATCHES) + [(2, c, 5) for c in CHANNELS] + [(3, 2, n) for n in SIZES if n] + [(n, 3) for n in SIZES if n > 1]
+        )
         shapes += [(0, 3), (0, 3, 4), (2, 0, 3), (2, 3, 0)] if not train else [(0, 3), (0, 3, 4)]
         for i, shape in enumerate(shapes):
             c = shape[1]
@@ -123,14 +125,27 @@ def batch_refusals(train):
         return (x, gamma, beta, epsilon) if train else (x, gamma, beta, mean, variance, epsilon)
 
     yield from epsilon_refusals(lambda v: Bad(f"epsilon {v!r}", args(epsilon=v), {}, "ArgumentError", "epsilon"))
-    yield from epsilon_refusals(lambda v: Bad(f"epsilon {v!r}", (x234, c3, c3, v3, v, x234), {}, "ArgumentError", "epsilon", name + "_backward"))
+    yield from epsilon_refusals(
+        lambda v: Bad(f"epsilon {v!r}", (x234, c3, c3, v3, v, x234), {}, "ArgumentError", "epsilon", name + "_backward")
+    )
     yield Bad("gamma of another length", args(gamma=c4), {}, "ShapeError", "gamma")
     yield Bad("gamma of two axes", args(gamma=c3[None]), {}, "ShapeError", "gamma")
     yield Bad("beta of another length", args(beta=c4), {}, "ShapeError", "beta")
     yield Bad("x of one axis", args(x=c3), {}, "ShapeError", "x")
-    yield Bad("gamma of another length in the gradient", (x234, c4, c3, v3, 1e-5, x234), {}, "ShapeError", "gamma", name + "_backward")
-    yield Bad("mean of another length in the gradient", (x234, c3, c4, v3, 1e-5, x234), {}, "ShapeError", "mean", name + "_backward")
-    yield Bad("variance of another length in the gradient", (x234, c3, c3, c4, 1e-5, x234), {}, "ShapeError", "variance", name + "_backward")
+    yield Bad(
+        "gamma of another length in the gradient", (x234, c4, c3, v3, 1e-5, x234), {}, "ShapeError", "gamma", name + "_backward"
+    )
+    yield Bad(
+        "mean of another length in the gradient", (x234, c3, c4, v3, 1e-5, x234), {}, "ShapeError", "mean", name + "_backward"
+    )
+    yield Bad(
+        "variance of another length in the gradient",
+        (x234, c3, c3, c4, 1e-5, x234),
+        {},
+        "ShapeError",
+        "variance",
+        name + "_backward",
+    )
     if train:
         yield Bad("one value a channel", args(x=f(1, 3)), {}, "ArgumentError", "x")
         yield Bad("one value a channel, three axes", args(x=f(1, 3, 1)), {}, "ArgumentError", "x")
@@ -143,7 +158,16 @@ BATCH_NORM = Row(
     "batch_norm",
     batch_calls(False),
     batch_large(False),
-    (Gradient("batch_norm_backward", "x gamma mean variance epsilon output_grad", ("x", "gamma", "beta"), "BatchNormGrads", scale=given_scale, work=2),),
+    (
+        Gradient(
+            "batch_norm_backward",
+            "x gamma mean variance epsilon output_grad",
+            ("x", "gamma", "beta"),
+            "BatchNormGrads",
+            scale=given_scale,
+            work=2,
+        ),
+    ),
     differentiable=("x", "gamma", "beta"),
     scale=given_scale,
     rtol=RTOL,
@@ -156,7 +180,8 @@ BATCH_NORM_TRAIN = Row(
     batch_large(True),
     (
         Gradient(
-            "batch_norm_train_backward", "x gamma mean variance epsilon output_grad", ("x", "gamma", "beta"), "BatchNormTrainGrads",
+            "batch_norm_train_backward", "x gamma mean variance epsilon output_grad", ("x", "gamma", "beta"),
+            "BatchNormTrainGrads",
             scale=gradient_scale("channel"), work=2,
         ),
     ),
@@ -239,7 +264,17 @@ def row_norm(name, with_beta):
 
 def group_calls(instance):
     def calls(rng):
-        shapes = [((2, 6), 3), ((2, 6, 5), 2), ((2, 6, 4, 3), 6), ((1, 4, 2, 3, 5), 1), ((2, 33, 7), 11), ((3, 17, 3), 17), ((2, 24, 3, 5), 8), ((0, 4, 3), 2), ((2, 4, 0), 2)]
+        shapes = [
+            ((2, 6), 3),
+            ((2, 6, 5), 2),
+            ((2, 6, 4, 3), 6),
+            ((1, 4, 2, 3, 5), 1),
+            ((2, 33, 7), 11),
+            ((3, 17, 3), 17),
+            ((2, 24, 3, 5), 8),
+            ((0, 4, 3), 2),
+            ((2, 4, 0), 2),
+        ]
         shapes += [((1, c, 4), c) for c in CHANNELS] + [((2, 4, n), 2) for n in SIZES if n] + [((2, 3, 40, 41), 3)]
         for i, (shape, groups) in enumerate(shapes):
             if instance and len(shape) == 2:
@@ -277,7 +312,9 @@ def group_refusals(instance):
         return (x, gamma, epsilon, g) if instance else (x, groups, gamma, epsilon, g)
 
     yield from epsilon_refusals(lambda v: Bad(f"epsilon {v!r}", args(epsilon=v), {}, "ArgumentError", "epsilon"))
-    yield from epsilon_refusals(lambda v: Bad(f"epsilon {v!r}", back(epsilon=v), {}, "ArgumentError", "epsilon", name + "_backward"))
+    yield from epsilon_refusals(
+        lambda v: Bad(f"epsilon {v!r}", back(epsilon=v), {}, "ArgumentError", "epsilon", name + "_backward")
+    )
     yield Bad("gamma of another length", args(gamma=c4), {}, "ShapeError", "gamma")
     yield Bad("beta of another length", args(beta=c4), {}, "ShapeError", "beta")
     yield Bad("x of one axis", args(x=c3, groups=1), {}, "ShapeError", "x")
@@ -286,7 +323,9 @@ def group_refusals(instance):
         for v in (0, -1, 2, 6, 2**31, 2**62, 1.0, "3", None, True):
             yield Bad(f"num_groups {v!r}", args(groups=v), {}, "ArgumentError ShapeError", "num_groups")
         yield Bad("num_groups 0 in the gradient", back(groups=0), {}, "ArgumentError", "num_groups", name + "_backward")
-        yield Bad("num_groups 2 in the gradient", back(groups=2), {}, "ArgumentError ShapeError", "num_groups", name + "_backward")
+        yield Bad(
+            "num_groups 2 in the gradient", back(groups=2), {}, "ArgumentError ShapeError", "num_groups", name + "_backward"
+        )
 
 
 def group(name, instance):
@@ -307,4 +346,11 @@ def group(name, instance):
     )
 
 
-ROWS = [BATCH_NORM, BATCH_NORM_TRAIN, row_norm("layer_norm", True), row_norm("rms_norm", False), group("group_norm", False), group("instance_norm", True)]
+ROWS = [
+    BATCH_NORM,
+    BATCH_NORM_TRAIN,
+    row_norm("layer_norm", True),
+    row_norm("rms_norm", False),
+    group("group_norm", False),
+    group("instance_norm", True),
+]

@@ -14,29 +14,49 @@ def f(*shape):
 # (length, kernel, options) by number of axes
 OPTIONS = {
     1: [
-        ((9,), 3, {}), ((9,), (2,), {"stride": 1}), ((1,), 1, {}), ((10,), 3, {"stride": 2, "padding": 1}), ((10,), 4, {"stride": (3,), "padding": ((1, 2),)}),
-        ((11,), 3, {"dilation": 2}), ((11,), 3, {"dilation": (2,), "stride": 3, "padding": 1}), ((10,), 3, {"ceil_mode": True, "stride": 2}),
-        ((7,), 3, {"ceil_mode": True, "stride": 3, "padding": 1}), ((8,), 2, {"ceil_mode": True, "stride": 5}), ((5,), 2, {"stride": 4}),
-        ((6,), 5, {"padding": 2, "stride": 1}), ((9,), 2, {"ceil_mode": True, "stride": 4, "padding": (1,), "dilation": 3}), ((5,), 5, {}),
+        ((9,), 3, {}), ((9,), (2,), {"stride": 1}), ((1,), 1, {}), ((10,), 3, {"stride": 2, "padding": 1}),
+        ((10,), 4, {"stride": (3,), "padding": ((1, 2),)}),
+        ((11,), 3, {"dilation": 2}), ((11,), 3, {"dilation": (2,), "stride": 3, "padding": 1}),
+        ((10,), 3, {"ceil_mode": True, "stride": 2}),
+        ((7,), 3, {"ceil_mode": True, "stride": 3, "padding": 1}), ((8,), 2, {"ceil_mode": True, "stride": 5}),
+        ((5,), 2, {"stride": 4}),
+        ((6,), 5, {"padding": 2, "stride": 1}), ((9,), 2, {"ceil_mode": True, "stride": 4, "padding": (1,), "dilation": 3}),
+        ((5,), 5, {}),
     ],
     2: [
-        ((7, 9), 3, {}), ((7, 9), (2, 3), {"stride": (1, 2)}), ((1, 1), 1, {}), ((8, 11), (3, 2), {"stride": (2, 3), "padding": (1, 0)}),
+        ((7, 9), 3, {}), ((7, 9), (2, 3), {"stride": (1, 2)}), ((1, 1), 1, {}),
+        ((8, 11), (3, 2), {"stride": (2, 3), "padding": (1, 0)}),
         ((8, 11), (3, 4), {"stride": (2, 1), "padding": ((0, 1), (2, 1))}), ((9, 12), (2, 3), {"dilation": (3, 2), "padding": 1}),
-        ((9, 10), 3, {"ceil_mode": True, "stride": 2}), ((10, 9), (3, 2), {"ceil_mode": True, "stride": (4, 3), "padding": (1, 1)}),
-        ((6, 7), (2, 3), {"ceil_mode": True, "stride": (3, 2), "padding": [1, 1], "dilation": (1, 2)}), ((2, 12), (2, 5), {"stride": (1, 7)}),
-        ((5, 6), (1, 4), {"stride": (2, 1), "padding": (0, 2)}), ((6, 5), (4, 1), {"padding": (2, 0)}), ((4, 70), 3, {"stride": (1, 2), "padding": 1}),
+        ((9, 10), 3, {"ceil_mode": True, "stride": 2}),
+        ((10, 9), (3, 2), {"ceil_mode": True, "stride": (4, 3), "padding": (1, 1)}),
+        ((6, 7), (2, 3), {"ceil_mode": True, "stride": (3, 2), "padding": [1, 1], "dilation": (1, 2)}),
+        ((2, 12), (2, 5), {"stride": (1, 7)}),
+        ((5, 6), (1, 4), {"stride": (2, 1), "padding": (0, 2)}), ((6, 5), (4, 1), {"padding": (2, 0)}),
+        ((4, 70), 3, {"stride": (1, 2), "padding": 1}),
         ((4, 5), (4, 5), {}), ((9, 40), (3, 3), {"stride": 1, "padding": 1}), ((5, 35), (2, 2), {"stride": 2, "ceil_mode": True}),
     ],
     3: [
-        ((5, 6, 7), 2, {}), ((4, 5, 6), (2, 3, 1), {"stride": (1, 2, 3)}), ((1, 1, 1), 1, {}), ((5, 6, 7), (3, 2, 3), {"stride": (2, 3, 1), "padding": (1, 0, 1)}),
-        ((6, 5, 7), (2, 3, 2), {"dilation": (2, 1, 3), "padding": ((0, 1), (1, 1), (1, 0))}), ((5, 4, 6), 2, {"ceil_mode": True, "stride": (2, 3, 4), "padding": (0, 1, 1)}),
-        ((5, 6, 7), (3, 2, 3), {"ceil_mode": True, "stride": (3, 2, 2), "padding": 1, "dilation": (1, 2, 1)}), ((2, 2, 19), (2, 1, 3), {"stride": 1}),
+        ((5, 6, 7), 2, {}), ((4, 5, 6), (2, 3, 1), {"stride": (1, 2, 3)}), ((1, 1, 1), 1, {}),
+        ((5, 6, 7), (3, 2, 3), {"stride": (2, 3, 1), "padding": (1, 0, 1)}),
+        ((6, 5, 7), (2, 3, 2), {"dilation": (2, 1, 3), "padding": ((0, 1), (1, 1), (1, 0))}),
+        ((5, 4, 6), 2, {"ceil_mode": True, "stride": (2, 3, 4), "padding": (0, 1, 1)}),
+        ((5, 6, 7), (3, 2, 3), {"ceil_mode": True, "stride": (3, 2, 2), "padding": 1, "dilation": (1, 2, 1)}),
+        ((2, 2, 19), (2, 1, 3), {"stride": 1}),
     ],
 }  # fmt: skip
 SMALL = {1: ((11,), 3), 2: ((4, 7), (2, 3)), 3: ((2, 3, 5), (2, 2, 3))}
 ADAPTIVE = {
     1: [((7,), 3), ((5,), (3,)), ((4,), 8), ((9,), 1), ((9,), 9), ((1,), 4), ((130,), 7)],
-    2: [((7, 9), 3), ((7, 9), (2, 5)), ((4, 5), (8, 3)), ((6, 7), 1), ((5, 6), (5, 6)), ((1, 8), (3, 2)), ((8, 12), (4, 3)), ((3, 70), (2, 33))],
+    2: [
+        ((7, 9), 3),
+        ((7, 9), (2, 5)),
+        ((4, 5), (8, 3)),
+        ((6, 7), 1),
+        ((5, 6), (5, 6)),
+        ((1, 8), (3, 2)),
+        ((8, 12), (4, 3)),
+        ((3, 70), (2, 33)),
+    ],
     3: [((5, 6, 7), 2), ((4, 5, 6), (2, 3, 5)), ((2, 3, 4), (4, 1, 6)), ((3, 4, 5), [3, 4, 5]), ((4, 4, 4), 1)],
 }
 AVERAGE = [{}, {"count_include_pad": False}, {"divisor_override": 3}, {"divisor_override": 7, "count_include_pad": False}]
@@ -103,7 +123,11 @@ def adaptive_calls(n, kind):
 
 LARGE = {
     1: [((40_003,), 3, {"stride": 2, "padding": 1})],
-    2: [((130, 131), 3, {"stride": 2, "padding": 1}), ((130, 131), (2, 2), {}), ((97, 101), (3, 5), {"stride": 1, "padding": (1, 2), "ceil_mode": True})],
+    2: [
+        ((130, 131), 3, {"stride": 2, "padding": 1}),
+        ((130, 131), (2, 2), {}),
+        ((97, 101), (3, 5), {"stride": 1, "padding": (1, 2), "ceil_mode": True}),
+    ],
     3: [((24, 32, 33), 3, {"stride": 2, "padding": 1})],
 }
 
@@ -155,7 +179,9 @@ def sliding_refusals(n, kind):
     yield at("padding above half the undilated kernel", {"padding": 2, "dilation": 2}, "padding", both)
     yield at("ceil_mode a number", {"ceil_mode": 1}, "ceil_mode")
     tiny = f(1, 1, *([1] * n))
-    yield at("windows that touch no cell", {"dilation": 2, "padding": 1}, "padding kernel_size kernel x dilation window", both, 2, tiny)
+    yield at(
+        "windows that touch no cell", {"dilation": 2, "padding": 1}, "padding kernel_size kernel x dilation window", both, 2, tiny
+    )
     if n == 2:
         yield at("unknown layout", {"layout": "HWNC"}, "layout", "ArgumentError", 2)
     if kind == "avg":
@@ -180,7 +206,9 @@ def sliding_refusals(n, kind):
 
 
 def adaptive_refusals(n, kind):
-    op = {"max": f"adaptive_max_pool{n}d", "indices": f"adaptive_max_pool{n}d_with_indices", "avg": f"adaptive_avg_pool{n}d"}[kind]
+    op = {"max": f"adaptive_max_pool{n}d", "indices": f"adaptive_max_pool{n}d_with_indices", "avg": f"adaptive_avg_pool{n}d"}[
+        kind
+    ]
     length = (7, 6, 5)[:n]
     x, y = f(2, 3, *length), f(2, 3, *([2] * n))
     for v in (0, -1, H62, 2**64, 1.5, "2", None, True, (1,) * (n + 1), (0,) + (1,) * (n - 1)):
@@ -190,7 +218,9 @@ def adaptive_refusals(n, kind):
     if n == 2:
         yield Bad("unknown layout", (x, 2), {"layout": "NWHC"}, "ArgumentError", "layout")
     if kind != "indices":
-        yield Bad("gradient of another channel count", (x, f(2, 4, *([2] * n))), {}, "ShapeError", "output_grad", op + "_backward")
+        yield Bad(
+            "gradient of another channel count", (x, f(2, 4, *([2] * n))), {}, "ShapeError", "output_grad", op + "_backward"
+        )
         return
     zeros = np.zeros(y.shape, np.int64)
     for v in (int(np.prod(length)), -1, H31, H62):
@@ -229,31 +259,54 @@ def rows(n):
     top, mean = f"max_pool{n}d", f"avg_pool{n}d"
     pair = ("output", "indices")
     yield row(
-        top, sliding_calls(n, "max"), sliding_large(n),
-        Gradient(top + "_backward", "x output_grad kernel_size", ("x",), scale=adds_up), bad=lambda: sliding_refusals(n, "max"),
+        top,
+        sliding_calls(n, "max"),
+        sliding_large(n),
+        Gradient(top + "_backward", "x output_grad kernel_size", ("x",), scale=adds_up),
+        bad=lambda: sliding_refusals(n, "max"),
     )
     yield row(
-        top + "_with_indices", sliding_calls(n, "indices"), sliding_large(n),
-        Gradient(top + "_with_indices_backward", "x kernel_size output_grad indices", ("x",), without=("indices_dtype",), scale=adds_up),
-        results=pair, result=f"MaxPool{n}dWithIndices", exact=(1,), bad=lambda: sliding_refusals(n, "indices"),
+        top + "_with_indices",
+        sliding_calls(n, "indices"),
+        sliding_large(n),
+        Gradient(
+            top + "_with_indices_backward", "x kernel_size output_grad indices", ("x",), without=("indices_dtype",), scale=adds_up
+        ),
+        results=pair,
+        result=f"MaxPool{n}dWithIndices",
+        exact=(1,),
+        bad=lambda: sliding_refusals(n, "indices"),
     )
     yield row(
-        mean, sliding_calls(n, "avg"), sliding_large(n),
-        Gradient(mean + "_backward", "x output_grad kernel_size", ("x",), scale=adds_up), bad=lambda: sliding_refusals(n, "avg"), scale=terms(mean),
+        mean,
+        sliding_calls(n, "avg"),
+        sliding_large(n),
+        Gradient(mean + "_backward", "x output_grad kernel_size", ("x",), scale=adds_up),
+        bad=lambda: sliding_refusals(n, "avg"),
+        scale=terms(mean),
     )
     top, mean = "adaptive_" + top, "adaptive_" + mean
     yield row(
-        top, adaptive_calls(n, "max"), adaptive_large(n),
-        Gradient(top + "_backward", "x output_grad", ("x",), scale=adds_up), bad=lambda: adaptive_refusals(n, "max"),
+        top,
+        adaptive_calls(n, "max"),
+        adaptive_large(n),
+        Gradient(top + "_backward", "x output_grad", ("x",), scale=adds_up, any_length=True),
+        bad=lambda: adaptive_refusals(n, "max"),
     )
     yield row(
-        top + "_with_indices", adaptive_calls(n, "indices"), adaptive_large(n),
+        top + "_with_indices",
+        adaptive_calls(n, "indices"),
+        adaptive_large(n),
         Gradient(top + "_with_indices_backward", "x output_grad indices", ("x",), without=("indices_dtype",), scale=adds_up),
-        results=pair, result=f"AdaptiveMaxPool{n}dWithIndices", exact=(1,), bad=lambda: adaptive_refusals(n, "indices"),
+        results=pair,
+        result=f"AdaptiveMaxPool{n}dWithIndices",
+        exact=(1,),
+        bad=lambda: adaptive_refusals(n, "indices"),
     )
     yield row(
         mean, adaptive_calls(n, "avg"), adaptive_large(n),
-        Gradient(mean + "_backward", "x output_grad", ("x",), scale=adds_up), bad=lambda: adaptive_refusals(n, "avg"), scale=terms(mean),
+        Gradient(mean + "_backward", "x output_grad", ("x",), scale=adds_up, any_length=True),
+        bad=lambda: adaptive_refusals(n, "avg"), scale=terms(mean),
     )  # fmt: skip
 
 

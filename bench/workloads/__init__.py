@@ -1,0 +1,52 @@
+"""The named workloads, and the families that have none yet."""
+
+import re
+
+from .. import operations  # noqa: F401  (makes the table importable)
+from ..errors import BenchError
+from . import conv, elementwise, matmul, norm, pool, reduce, small, step
+from .base import Cost, Job, Workload
+
+__all__ = ["FAMILIES", "TO_COME", "WORKLOADS", "Cost", "Job", "Workload", "chosen", "unmeasured"]
+
+WORKLOADS: dict[str, Workload] = {
+    w.name: w for module in (elementwise, reduce, matmul, conv, pool, norm, small, step) for w in module.WORKLOADS
+}
+FAMILIES = tuple(dict.fromkeys(w.family for w in WORKLOADS.values()))
+
+# family without workloads -> a method by which one sees that it has arrived. A test fails when a backend has the method
+# and the family still stands here, so that nothing is left out silently
+TO_COME = {
+    "conv_transpose": "conv_transpose2d",
+    "deform": "deform_conv2d",
+    "unfold": "unfold4d",
+    "resample": "interpolate",
+    "attention": "attention",
+    "ctc": "ctc_loss",
+}
+
+
+def chosen(only, backend_class):
+    """The workloads whose name matches a regular expression (all for None) and that the backend can do."""
+    try:
+        pattern = re.compile(only or "")
+    except re.error as error:
+        raise BenchError(f"--only {only!r} is no regular expression: {error}") from None
+    matching = [w for w in WORKLOADS.values() if pattern.search(w.name) or pattern.search(w.family)]
+    if not matching:
+        raise BenchError(f"--only {only!r} matches no workload; `python -m bench list` prints their names")
+    able = [w for w in matching if all(hasattr(backend_class, m) for m in w.needs)]
+    if not able:
+        lacking = sorted({m for w in matching for m in w.needs if not hasattr(backend_class, m)})
+        raise BenchError(f"--only {only!r}: this build of cpuops has no {', '.join(lacking)}")
+    return able
+
+
+def unmeasured(backend_class):
+    """What is not measured: {family: why}."""
+    absent = dict.fromkeys(TO_COME, "no such operation yet")
+    for family in FAMILIES:
+        lacking = [w for w in WORKLOADS.values() if w.family == family and not all(hasattr(backend_class, m) for m in w.needs)]
+        if lacking:
+            absent[family] = f"{len(lacking)} workloads need operations that this build lacks"
+    return absent

@@ -1,0 +1,40 @@
+"""Convolutions: the layers of well-known networks, forward and the two large gradients each."""
+
+from table.conv import make  # after operations, which makes it importable
+
+from .base import operation
+
+
+def layer(batch, cin, cout, length, kernel, groups=1, **options):
+    return lambda rng: make(rng, batch, cin, cout, length, kernel, bias=False, groups=groups, **options)
+
+
+def conv(n, label, *shape, **options):
+    op = f"conv{n}d"
+    return operation("conv", op, label, layer(*shape, **options), gradients=(f"{op}_x_backward", f"{op}_weight_backward"))
+
+
+def depthwise(label, batch, channels, size, kernel, stride):
+    padding = kernel // 2
+    shape = (batch, channels, channels, (size, size), (kernel, kernel))
+    return conv(2, label, *shape, groups=channels, padding=padding, stride=stride)
+
+
+WORKLOADS = [
+    *conv(2, "resnet50-stem-7x7s2", 2, 3, 64, (224, 224), (7, 7), stride=2, padding=3),
+    *conv(2, "resnet50-1x1-64to256@56", 2, 64, 256, (56, 56), (1, 1)),
+    *conv(2, "resnet50-3x3-64@56", 4, 64, 64, (56, 56), (3, 3), padding=1),
+    *conv(2, "resnet50-3x3s2-128@56", 4, 128, 128, (56, 56), (3, 3), stride=2, padding=1),
+    *conv(2, "resnet50-1x1-1024to256@14", 4, 1024, 256, (14, 14), (1, 1)),
+    *conv(2, "resnet50-3x3-512@7", 4, 512, 512, (7, 7), (3, 3), padding=1),
+    *conv(2, "vgg-3x3-64to128@112", 1, 64, 128, (112, 112), (3, 3), padding=1),
+    *conv(2, "unet-3x3-3to32@256", 1, 3, 32, (256, 256), (3, 3), padding=1),
+    *conv(2, "resnext-3x3-128g32@56", 4, 128, 128, (56, 56), (3, 3), groups=32, padding=1),
+    *conv(2, "lenet-5x5-6to16@14", 64, 6, 16, (14, 14), (5, 5)),
+    *depthwise("mobilenet-3x3-144@56", 4, 144, 56, 3, 1),
+    *depthwise("mobilenet-3x3s2-144@56", 4, 144, 56, 3, 2),
+    *depthwise("mobilenet-5x5-240@28", 4, 240, 28, 5, 1),
+    *conv(1, "audio-k80s4", 4, 1, 64, (16000,), (80,), stride=4),
+    *conv(1, "audio-k3d4-64", 4, 64, 64, (4000,), (3,), dilation=4, padding=4),
+    *conv(3, "video-3x3x3-16to32@16x56x56", 1, 16, 32, (16, 56, 56), (3, 3, 3), padding=1),
+]

@@ -1,0 +1,252 @@
+/* conv_gemm_real.h: convolution as a product of gemm.h (see conv.h) for one scalar type: packers and stores. */
+
+/* ---- weights ---- */
+
+typedef struct {
+    conv_product *product;
+    FN(gemm_matrix) matrix;
+} FN(conv_weights);
+
+/* the weights of a group as a matrix [outputs][channels, taps], taps in the order of the memory */
+INLINE void FN(conv_weight_matrix)(const conv_product *p, ptrdiff_t group, FN(gemm_matrix) * x)
+{
+    const conv_job *j = p->call.job;
+    x->p = (const real *)p->call.w + group * j->w_group + p->w_start;
+    x->rs = j->w_output, x->ks = p->w_step, x->inner = p->inner, x->table = p->w_table;
+}
+
+FUNC void FN(conv_pack_weights)(const void *ctx, ptrdiff_t i0, ptrdiff_t ni, ptrdiff_t k0, ptrdiff_t nk, real *panel, ptrdiff_t width)
+{
+    const FN(conv_weights) *x = (const FN(conv_weights) *)ctx;
+    FN(gemm_plain)(&x->matrix, i0, ni, k0, nk, panel, width);
+    if (!FN(conv_finite)(panel, nk * width))
+        __atomic_store_n(&x->product->poisoned, 1, __ATOMIC_RELAXED);
+}
+
+/* ---- patches ---- */
+
+/* consecutive output cells in one row, as columns of a panel */
+typedef struct {
+    ptrdiff_t start, count; /* columns */
+    ptrdiff_t z, y, x;      /* the input cell of the first one without a tap's shift */
+    const real *in;         /* the image */
+} FN(conv_run);
+
+INLINE ptrdiff_t FN(conv_runs)(const conv_job *j, const real *in, ptrdiff_t i0, ptrdiff_t ni, FN(conv_run) * run)
+{
+    const ptrdiff_t positions = conv_positions(j);
+    ptrdiff_t count = 0, b = i0 / positions, rest = i0 % positions;
+    ptrdiff_t x = rest % j->out[2], y = rest / j->out[2] % j->out[1], z = rest / j->out[2] / j->out[1];
+    for (ptrdiff_t i = 0; i < ni; count++) {
+        FN(conv_run) *r = run + count;
+        r->start = i, r->count = conv_min(j->out[2] - x, ni - i);
+        r->z = z * j->step[0] + j->off[0], r->y = y * j->step[1] + j->off[1], r->x = x * j->step[2] + j->off[2];
+        r->in = in + b * j->in_batch;
+        i += r->count;
+        x = 0;
+        if (++y == j->out[1]) {
+            y = 0;
+            if (++z == j->out[0])
+                z = 0, b++;
+        }
+    }
+    return count;
+}
+
+/* to[0..n-1] = from[0], from[step], ...; n <= GEMM_NR */
+INLINE void FN(conv_copy_cells)(real *to, const real *from, ptrdiff_t step, ptrdiff_t n)
+{
+    if (step != 1) {
+        for (ptrdiff_t i = 0; i < n; i++)
+            to[i] = from[i * step];
+    } else if (n >= LANES) {
+        const vec a = vload(from), b = vload(from + n - LANES);
+        vstore(to, a);
+        vstore(to + n - LANES, b);
+    } else {
+#if SIMD_AVX512
+        vstore_n(to, vload_n(from, n), n);
+#else
+        for (ptrdiff_t i = 0; i < n; i++)
+            to[i] = from[i];
+#endif
+    }
+}
+
+/* panel[k][column] = the cell that term k = (channel, tap) of the output cell reads, 0 over padding */
+FUNC void FN(conv_pack_patches)(const void *ctx, ptrdiff_t i0, ptrdiff_t ni, ptrdiff_t k0, ptrdiff_t nk, real *panel, ptrdiff_t width)
+{
+    const conv_product *p = (const conv_product *)ctx;
+    const conv_job *j = p->call.job;
+    const ptrdiff_t taps = conv_taps(j);
+    FN(conv_run) run[GEMM_NR];
+    const ptrdiff_t runs = FN(conv_runs)(j, (const real *)p->call.in + p->group * j->in_group, i0, ni, run);
+    for (ptrdiff_t t = 0; t < taps; t++) {
+        const ptrdiff_t c0 = conv_ceil(conv_max(k0 - t, 0), taps), c1 = k0 + nk > t ? conv_ceil(k0 + nk - t, taps) : 0;
+        real *const row = panel + (c0 * taps + t - k0) * width;
+        const conv_shift *s = p->shift + t;
+        for (ptrdiff_t i = 0; i < runs; i++) {
+            const FN(conv_run) *r = run + i;
+            const ptrdiff_t z = r->z + s->z, y = r->y + s->y, x = r->x + s->x;
+            real *to = row + r->start;
+            ptrdiff_t first, last;
+            conv_inside(x, j->step[2], j->in[2], r->count, &first, &last);
+            if (z < 0 || z >= j->in[0] || y < 0 || y >= j->in[1] || last < first) {
+                for (ptrdiff_t c = c0; c < c1; c++, to += taps * width)
+                    FN(conv_zero)(to, r->count);
+                continue;
+            }
+            const real *from = r->in + c0 * j->in_channel + z * j->in_axis[0] + y * j->in_axis[1] + (x + first * j->step[2]) * j->in_axis[2];
+            const ptrdiff_t step = j->step[2] * j->in_axis[2], n = last - first + 1;
+            if (n == r->count)
+                for (ptrdiff_t c = c0; c < c1; c++, to += taps * width, from += j->in_channel)
+                    FN(conv_copy_cells)(to, from, step, n);
+            else
+                for (ptrdiff_t c = c0; c < c1; c++, to += taps * width, from += j->in_channel) {
+                    for (ptrdiff_t k = 0; k < first; k++)
+                        to[k] = 0;
+                    FN(conv_copy_cells)(to + first, from, step, n);
+                    for (ptrdiff_t k = last + 1; k < r->count; k++)
+                        to[k] = 0;
+                }
+        }
+    }
+    if (ni < width)
+        for (ptrdiff_t k = 0; k < nk; k++)
+            FN(conv_zero)(panel + k * width + ni, width - ni);
+}
+
+/* a tile of [outputs, positions] to the output */
+FUNC void FN(conv_store_product)(void *ctx, ptrdiff_t i0, ptrdiff_t ni, ptrdiff_t j0, ptrdiff_t nj, const real *tile, ptrdiff_t ld, int add,
+                                 int last)
+{
+    const conv_product *p = (const conv_product *)ctx;
+    const conv_job *j = p->call.job;
+    const ptrdiff_t positions = conv_positions(j);
+    (void)last;
+    for (ptrdiff_t at = 0; at < nj;) {
+        const ptrdiff_t b = (j0 + at) / positions, cell = (j0 + at) % positions;
+        real *out = (real *)p->call.out + b * j->out_batch + p->group * j->out_group + i0 * j->out_channel;
+        ptrdiff_t n = conv_min(positions - cell, nj - at);
+        if (p->dense) {
+            out += cell * j->out_axis[2];
+        } else {
+            const ptrdiff_t x = cell % j->out[2], y = cell / j->out[2] % j->out[1], z = cell / j->out[2] / j->out[1];
+            out += z * j->out_axis[0] + y * j->out_axis[1] + x * j->out_axis[2];
+            n = conv_min(n, j->out[2] - x);
+        }
+        for (ptrdiff_t i = 0; i < ni; i++)
+            FN(conv_store_run)(tile + i * ld + at, out + i * j->out_channel, j->out_axis[2], n, NULL, add);
+        at += n;
+    }
+}
+
+/* the job of one group */
+FUNC void FN(conv_product_job)(conv_product *p, ptrdiff_t group, FN(conv_weights) * weights, FN(gemm_job) * job)
+{
+    const conv_job *j = p->call.job;
+    memset(job, 0, sizeof *job);
+    p->group = group;
+    weights->product = p;
+    FN(conv_weight_matrix)(p, group, &weights->matrix);
+    job->m = j->outputs, job->n = j->batch * conv_positions(j), job->k = j->channels * conv_taps(j);
+    job->pack_a = p->padded ? FN(conv_pack_weights) : FN(gemm_plain);
+    job->a = p->padded ? (const void *)weights : (const void *)&weights->matrix;
+    job->pack_b = FN(conv_pack_patches), job->b = p;
+    job->store = FN(conv_store_product), job->store_ctx = p;
+    job->bias_row = p->call.bias ? (const real *)p->call.bias + group * j->outputs : NULL;
+}
+
+/* ---- the weight gradient: [outputs, batch and positions] x [batch and positions, terms] ---- */
+
+#define CONV_PATCH_BLOCK 64 /* positions: 8 KB of patches on the stack */
+
+/* panel[k][column] = the cell that term i0 + column reads at position k (of all images), 0 over padding */
+FUNC void FN(conv_pack_terms)(const void *ctx, ptrdiff_t i0, ptrdiff_t ni, ptrdiff_t k0, ptrdiff_t nk, real *panel, ptrdiff_t width)
+{
+    const conv_product *p = (const conv_product *)ctx;
+    const conv_job *j = p->call.job;
+    const ptrdiff_t taps = conv_taps(j), step = j->step[2] * j->in_axis[2];
+    const real *in = (const real *)p->call.in + p->group * j->in_group;
+    real rows[GEMM_NR * CONV_PATCH_BLOCK] __attribute__((aligned(64)));
+    FN(conv_run) run[CONV_PATCH_BLOCK];
+    for (ptrdiff_t at = 0; at < nk; at += CONV_PATCH_BLOCK) {
+        const ptrdiff_t n = conv_min(CONV_PATCH_BLOCK, nk - at), runs = FN(conv_runs)(j, in, k0 + at, n, run);
+        for (ptrdiff_t i = 0; i < ni; i++) {
+            const conv_shift *s = p->shift + (i0 + i) % taps;
+            const ptrdiff_t channel = (i0 + i) / taps * j->in_channel;
+            for (ptrdiff_t q = 0; q < runs; q++) {
+                const FN(conv_run) *r = run + q;
+                const ptrdiff_t z = r->z + s->z, y = r->y + s->y, x = r->x + s->x;
+                real *to = rows + i * CONV_PATCH_BLOCK + r->start;
+                ptrdiff_t first, last;
+                conv_inside(x, j->step[2], j->in[2], r->count, &first, &last);
+                if (z < 0 || z >= j->in[0] || y < 0 || y >= j->in[1] || last < first) {
+                    FN(conv_zero)(to, r->count);
+                    continue;
+                }
+                for (ptrdiff_t k = 0; k < first; k++)
+                    to[k] = 0;
+                FN(conv_copy_row)(to + first, r->in + channel + z * j->in_axis[0] + y * j->in_axis[1] + (x + first * j->step[2]) * j->in_axis[2],
+                                  step, last - first + 1);
+                for (ptrdiff_t k = last + 1; k < r->count; k++)
+                    to[k] = 0;
+            }
+        }
+        for (ptrdiff_t k = 0; k < n; k += LANES)
+            for (ptrdiff_t i = 0; i < width; i += LANES)
+                FN(transpose_tile)(rows + i * CONV_PATCH_BLOCK + k, CONV_PATCH_BLOCK, ni - i, n - k, panel + (at + k) * width + i, width);
+    }
+}
+
+/* a finished piece of the weight gradient */
+FUNC void FN(conv_check_weights)(void *ctx, real *c, ptrdiff_t ld, ptrdiff_t i0, ptrdiff_t ni, ptrdiff_t j0, ptrdiff_t nj)
+{
+    (void)i0, (void)j0;
+    for (ptrdiff_t i = 0; i < ni; i++)
+        if (!FN(conv_finite)(c + i * ld, nj)) {
+            __atomic_store_n(&((conv_product *)ctx)->poisoned, 1, __ATOMIC_RELAXED);
+            return;
+        }
+}
+
+/* a tile of [outputs, terms] to the weight gradient */
+FUNC void FN(conv_store_weights)(void *ctx, ptrdiff_t i0, ptrdiff_t ni, ptrdiff_t j0, ptrdiff_t nj, const real *tile, ptrdiff_t ld, int add,
+                                 int last)
+{
+    conv_product *p = (conv_product *)ctx;
+    const conv_job *j = p->call.job;
+    real bad = 0;
+    for (ptrdiff_t k = 0; k < nj; k++) {
+        const ptrdiff_t term = j0 + k, x = term % j->kernel[2], y = term / j->kernel[2] % j->kernel[1];
+        const ptrdiff_t z = term / j->kernel[2] / j->kernel[1] % j->kernel[0], c = term / conv_taps(j);
+        real *to = (real *)p->call.out + p->group * j->w_group + c * j->w_channel + z * j->w_axis[0] + y * j->w_axis[1] + x * j->w_axis[2];
+        for (ptrdiff_t i = 0; i < ni; i++) {
+            real *out = to + (i0 + i) * j->w_output;
+            *out = add ? *out + tile[i * ld + k] : tile[i * ld + k];
+            bad += *out * 0;
+        }
+    }
+    if (last && p->padded && bad != 0) /* NaN */
+        __atomic_store_n(&p->poisoned, 1, __ATOMIC_RELAXED);
+}
+
+FUNC void FN(conv_terms_job)(conv_product *p, ptrdiff_t group, FN(conv_weights) * grad, FN(gemm_job) * job)
+{
+    const conv_job *j = p->call.job;
+    const ptrdiff_t terms = j->channels * conv_taps(j);
+    memset(job, 0, sizeof *job);
+    p->group = group;
+    grad->product = p;
+    grad->matrix.p = (const real *)p->call.w + group * j->out_group;
+    grad->matrix.rs = j->out_channel, grad->matrix.ks = p->w_step, grad->matrix.inner = p->inner, grad->matrix.table = p->w_table;
+    job->m = j->outputs, job->n = terms, job->k = j->batch * conv_positions(j);
+    job->pack_a = FN(gemm_plain), job->a = &grad->matrix;
+    job->pack_b = FN(conv_pack_terms), job->b = p;
+    if (p->dense) {
+        job->c = (real *)p->call.out + group * j->w_group, job->ldc = j->w_output;
+        if (p->padded)
+            job->finish = FN(conv_check_weights), job->finish_ctx = p;
+    } else
+        job->store = FN(conv_store_weights), job->store_ctx = p;
+}

@@ -1,0 +1,626 @@
+/* reduce_real.h: the loops of reduce.h for one scalar type. Included by reduce.h only. */
+
+/* ================================================ contiguous runs: one column ================================ */
+
+/* Sums begin at -0, the neutral element of addition: a sum of -0 alone is -0. */
+INLINE double FN(sum_short)(const real *x, ptrdiff_t n)
+{
+    double s = -0.0;
+    ptrdiff_t i = 0;
+    if (n >= WLANES) {
+        wvec a = wset(-0.0), b = a, c = a, d = a;
+        for (; i + 4 * WLANES <= n; i += 4 * WLANES) {
+            a += wload(x + i);
+            b += wload(x + i + WLANES);
+            c += wload(x + i + 2 * WLANES);
+            d += wload(x + i + 3 * WLANES);
+        }
+        for (; i + WLANES <= n; i += WLANES)
+            a += wload(x + i);
+        s = whsum((a + b) + (c + d));
+    }
+    for (; i < n; i++)
+        s += (double)x[i];
+    return s;
+}
+
+FUNC double sum_run(const real *x, ptrdiff_t n)
+{
+    double s = -0.0;
+    for (ptrdiff_t i = 0; i < n; i += REDUCE_RUN)
+        s += FN(sum_short)(x + i, least(n - i, REDUCE_RUN));
+    return s;
+}
+
+/* The extreme of n > 0 cells; NaN where there is one and `nan_stays`, else NaN are passed over (-inf or inf remains). */
+INLINE real FN(extreme_of)(const real *x, ptrdiff_t n, int min, int nan_stays)
+{
+#define PICK(a, acc) (min ? vmin_fast(a, acc) : vmax_fast(a, acc))
+    const vec start = vset(min ? (real)INFINITY : -(real)INFINITY);
+    vec a = start, b = start, c = start, d = start;
+    vmask nan = visnan(start);
+    ptrdiff_t i = 0;
+    for (; i + 4 * LANES <= n; i += 4 * LANES) {
+        vec p = vload(x + i), q = vload(x + i + LANES), r = vload(x + i + 2 * LANES), s = vload(x + i + 3 * LANES);
+        a = PICK(p, a);
+        b = PICK(q, b);
+        c = PICK(r, c);
+        d = PICK(s, d);
+        if (nan_stays)
+            nan = mor(nan, mor(mor(visnan(p), visnan(q)), mor(visnan(r), visnan(s))));
+    }
+    for (; i + LANES <= n; i += LANES) {
+        vec p = vload(x + i);
+        a = PICK(p, a);
+        if (nan_stays)
+            nan = mor(nan, visnan(p));
+    }
+    real m = min ? (real)INFINITY : -(real)INFINITY;
+    if (n >= LANES) {
+        a = PICK(PICK(a, b), PICK(c, d));
+        m = min ? vhmin(a) : vhmax(a);
+    }
+    for (; i < n; i++) {
+        m = (min ? x[i] < m : x[i] > m) ? x[i] : m;
+        if (nan_stays && x[i] != x[i])
+            return x[i];
+    }
+    return nan_stays && many(nan) ? (real)NAN : m;
+#undef PICK
+}
+FUNC real FN(max_run)(const real *x, ptrdiff_t n) { return FN(extreme_of)(x, n, 0, 1); }
+FUNC real FN(min_run)(const real *x, ptrdiff_t n) { return FN(extreme_of)(x, n, 1, 1); }
+FUNC real FN(max_number_run)(const real *x, ptrdiff_t n) { return FN(extreme_of)(x, n, 0, 0); }
+INLINE real extreme_run(const real *x, ptrdiff_t n, int min) { return min ? FN(min_run)(x, n) : FN(max_run)(x, n); }
+
+/* index of the first cell that equals m, or that is NaN where m is; there is one */
+FUNC ptrdiff_t find_run(const real *x, ptrdiff_t n, real m)
+{
+    ptrdiff_t i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        vec v = vload(x + i);
+        if (many(m != m ? visnan(v) : veq(v, vset(m))))
+            break;
+    }
+    while (i < n - 1 && !(x[i] == m || (m != m && x[i] != x[i])))
+        i++;
+    return i;
+}
+
+/* the cells of a vector, each into its double */
+INLINE void add_wide(double *s, vec e)
+{
+#if IS_F64
+    vstore(s, vload(s) + e);
+#else
+    vstore_f64(s, vload_f64(s) + vwiden_lo(e));
+    vstore_f64(s + LANES_f64, vload_f64(s + LANES_f64) + vwiden_hi(e));
+#endif
+}
+INLINE wvec FN(wide_sum)(vec e)
+{
+#if IS_F64
+    return e;
+#else
+    return vwiden_lo(e) + vwiden_hi(e);
+#endif
+}
+
+/* sum of exp(x - m); with `out`, the exponentials are kept there */
+INLINE double FN(sum_exp_of)(const real *x, ptrdiff_t n, real m, real *out)
+{
+    wvec a = wset(0), b = a;
+    const vec shift = vset(m);
+    ptrdiff_t i = 0;
+    for (; i + 2 * LANES <= n; i += 2 * LANES) {
+        vec p = vexp(vload(x + i) - shift), q = vexp(vload(x + i + LANES) - shift);
+        if (out) {
+            vstore(out + i, p);
+            vstore(out + i + LANES, q);
+        }
+        a += FN(wide_sum)(p);
+        b += FN(wide_sum)(q);
+    }
+    for (; i < n; i += LANES) {
+        ptrdiff_t k = least(n - i, LANES);
+        vec p = vexp(vload_n(x + i, k) - shift);
+        real t[LANES] __attribute__((aligned(SIMD_BYTES))) = {0};
+        vstore_n(t, p, k);
+        if (out)
+            vstore_n(out + i, p, k);
+        a += FN(wide_sum)(vload(t));
+    }
+    return whsum(a + b);
+}
+FUNC double sum_exp_run(const real *x, ptrdiff_t n, real m) { return FN(sum_exp_of)(x, n, m, NULL); }
+FUNC double FN(exp_run)(const real *x, ptrdiff_t n, real m, real *out) { return FN(sum_exp_of)(x, n, m, out); }
+
+/* A finite stand-in for a maximum: x - m is then -inf for x = -inf and inf for x = inf, never NaN. */
+INLINE real FN(finite_bound)(real m) { return m > REAL_MAX ? REAL_MAX : m < -REAL_MAX ? -REAL_MAX : m; }
+
+/* log(sum(exp(x))) as *m + log(*sum), from what these hold already (-REAL_MAX and 0 at the beginning) */
+FUNC void logsumexp_run(const real *x, ptrdiff_t n, real *m, double *sum)
+{
+    for (ptrdiff_t i = 0; i < n; i += REDUCE_CHUNK) {
+        ptrdiff_t k = least(n - i, REDUCE_CHUNK);
+        real top = FN(finite_bound)(FN(max_number_run)(x + i, k));
+        if (top > *m) {
+            if (*sum != 0)
+                *sum *= exp_one((double)*m - top);
+            *m = top;
+        }
+        *sum += sum_exp_run(x + i, k, *m);
+    }
+}
+
+/* ================================================ tiles: columns side by side ================================ */
+
+/* State of up to REDUCE_TILE columns. SUM: sum. MAX, MIN: m. ARG: m, index. LOGSUMEXP: m, sum. `rest` is for the loops. */
+typedef struct {
+    real m[REDUCE_TILE];
+    union {
+        double sum[REDUCE_TILE];
+        int64_t index[REDUCE_TILE];
+    };
+    union {
+        double sum[REDUCE_TILE];
+        inum index[REDUCE_TILE];
+    } rest;
+} SeenTile;
+
+#define EACH(c, width) for (ptrdiff_t c = 0; c < (width); c += LANES)
+#define COUNT(c, width) least((width) - (c), LANES)
+
+FUNC void FN(sum_tile)(SeenTile *t, const real *x, ptrdiff_t rows, ptrdiff_t width, ptrdiff_t step)
+{
+    double *part = t->rest.sum;
+    for (ptrdiff_t top = 0; top < rows; top += REDUCE_RUN / 8) {
+        ptrdiff_t r = top, end = least(rows, top + REDUCE_RUN / 8);
+        for (ptrdiff_t c = 0; c < width; c++)
+            part[c] = -0.0;
+        for (; r + 4 <= end; r += 4) {
+            const real *p = x + r * step, *q = p + step, *u = q + step, *v = u + step;
+            ptrdiff_t c = 0;
+            for (; c + WLANES <= width; c += WLANES) {
+                wvec s = (wload(p + c) + wload(q + c)) + (wload(u + c) + wload(v + c));
+                vstore_f64(part + c, vload_f64(part + c) + s);
+            }
+            for (; c < width; c++)
+                part[c] += ((double)p[c] + (double)q[c]) + ((double)u[c] + (double)v[c]);
+        }
+        for (; r < end; r++) {
+            const real *p = x + r * step;
+            ptrdiff_t c = 0;
+            for (; c + WLANES <= width; c += WLANES)
+                vstore_f64(part + c, vload_f64(part + c) + wload(p + c));
+            for (; c < width; c++)
+                part[c] += (double)p[c];
+        }
+        for (ptrdiff_t c = 0; c < width; c++)
+            t->sum[c] += part[c];
+    }
+}
+
+INLINE void FN(extreme_tile)(SeenTile *t, const real *x, ptrdiff_t rows, ptrdiff_t width, ptrdiff_t step, int min)
+{
+#define PICK(a, b) (min ? vmin(a, b) : vmax(a, b))
+    ptrdiff_t r = 0;
+    for (; r + 4 <= rows; r += 4) {
+        const real *p = x + r * step, *q = p + step, *u = q + step, *v = u + step;
+        ptrdiff_t c = 0;
+        for (; c + LANES <= width; c += LANES) {
+            vec s = PICK(PICK(vload(p + c), vload(q + c)), PICK(vload(u + c), vload(v + c)));
+            vstore(t->m + c, PICK(vload(t->m + c), s));
+        }
+        for (; c < width; c += LANES) {
+            ptrdiff_t k = width - c;
+            vec s = PICK(PICK(vload_n(p + c, k), vload_n(q + c, k)), PICK(vload_n(u + c, k), vload_n(v + c, k)));
+            vstore_n(t->m + c, PICK(vload_n(t->m + c, k), s), k);
+        }
+    }
+    for (; r < rows; r++)
+        EACH(c, width)
+        {
+            ptrdiff_t k = COUNT(c, width);
+            vstore_n(t->m + c, PICK(vload_n(t->m + c, k), vload_n(x + r * step + c, k)), k);
+        }
+#undef PICK
+}
+FUNC void FN(max_tile)(SeenTile *t, const real *x, ptrdiff_t rows, ptrdiff_t width, ptrdiff_t step)
+{
+    FN(extreme_tile)(t, x, rows, width, step, 0);
+}
+FUNC void FN(min_tile)(SeenTile *t, const real *x, ptrdiff_t rows, ptrdiff_t width, ptrdiff_t step)
+{
+    FN(extreme_tile)(t, x, rows, width, step, 1);
+}
+
+/* `first` is the index of column c of row 0: first + c / fold_width; a row on, indices are `stride` larger */
+INLINE void FN(index_tile)(SeenTile *t, const real *x, ptrdiff_t rows, ptrdiff_t width, ptrdiff_t step, int min,
+                           int64_t first, ptrdiff_t stride, ptrdiff_t fold_width)
+{
+    inum *row = t->rest.index;
+    for (ptrdiff_t top = 0; top < rows; top += 1 << 24) {
+        ptrdiff_t end = least(rows, top + (1 << 24));
+        for (ptrdiff_t c = 0; c < width; c++)
+            row[c] = -1;
+        for (ptrdiff_t r = top; r < end; r++) {
+            ivec here = ivset((inum)(r - top));
+            EACH(c, width)
+            {
+                ptrdiff_t k = COUNT(c, width);
+                vec v = vload_n(x + r * step + c, k), m = vload_n(t->m + c, k);
+                vmask better = mor(min ? vlt(v, m) : vgt(v, m), mand(visnan(v), mnot(visnan(m))));
+                vstore_n(t->m + c, vsel(better, v, m), k);
+                vstore_n((real *)row + c, (vec)ivsel(better, here, (ivec)vload_n((real *)row + c, k)), k);
+            }
+        }
+        for (ptrdiff_t c = 0; c < width; c++)
+            if (row[c] >= 0)
+                t->index[c] = first + (top + row[c]) * stride + c / fold_width;
+    }
+}
+FUNC void FN(argmax_tile)(SeenTile *t, const real *x, ptrdiff_t rows, ptrdiff_t width, ptrdiff_t step, int64_t first,
+                          ptrdiff_t stride, ptrdiff_t fold_width)
+{
+    FN(index_tile)(t, x, rows, width, step, 0, first, stride, fold_width);
+}
+FUNC void FN(argmin_tile)(SeenTile *t, const real *x, ptrdiff_t rows, ptrdiff_t width, ptrdiff_t step, int64_t first,
+                          ptrdiff_t stride, ptrdiff_t fold_width)
+{
+    FN(index_tile)(t, x, rows, width, step, 1, first, stride, fold_width);
+}
+
+/* largest number of each column into top, from what it holds already */
+FUNC void FN(max_number_tile)(real *top, const real *x, ptrdiff_t rows, ptrdiff_t width, ptrdiff_t step)
+{
+    EACH(c, width)
+    {
+        ptrdiff_t k = COUNT(c, width);
+        vec m = vload_n(top + c, k);
+        for (ptrdiff_t r = 0; r < rows; r++)
+            m = vmax_fast(vload_n(x + r * step + c, k), m);
+        vstore_n(top + c, m, k);
+    }
+}
+
+/* sum[c] += exp(x - m[c]) over the rows, with what they held as doubles; with `out`, exponentials are kept there */
+INLINE void FN(exp_tile)(const real *m, double *sum, const real *x, ptrdiff_t rows, ptrdiff_t width, ptrdiff_t step,
+                         real *out)
+{
+    EACH(c, width)
+    {
+        ptrdiff_t k = COUNT(c, width);
+        const vec shift = vload_n(m + c, k);
+        double s[LANES] __attribute__((aligned(64))) = {0};
+        wvec lo = wset(0), hi = lo;
+        for (ptrdiff_t r = 0; r < rows; r++) {
+            vec e = vexp(vload_n(x + r * step + c, k) - shift);
+            if (out)
+                vstore_n(out + r * step + c, e, k);
+#if IS_F64
+            lo += e;
+#else
+            lo += vwiden_lo(e);
+            hi += vwiden_hi(e);
+#endif
+        }
+        vstore_f64(s, lo);
+        if (!IS_F64)
+            vstore_f64(s + LANES_f64 % LANES, hi);
+        for (ptrdiff_t i = 0; i < k; i++)
+            sum[c + i] += s[i];
+    }
+}
+
+FUNC void FN(logsumexp_tile)(SeenTile *t, const real *x, ptrdiff_t rows, ptrdiff_t width, ptrdiff_t step)
+{
+    ptrdiff_t chunk = most(4, REDUCE_CHUNK / width);
+    real top[REDUCE_TILE];
+    for (ptrdiff_t r = 0; r < rows; r += chunk) {
+        ptrdiff_t k = least(rows - r, chunk);
+        memcpy(top, t->m, (size_t)width * sizeof(real));
+        FN(max_number_tile)(top, x + r * step, k, width, step);
+        for (ptrdiff_t c = 0; c < width; c++) {
+            top[c] = FN(finite_bound)(top[c]);
+            if (t->sum[c] != 0 && top[c] > t->m[c])
+                t->sum[c] *= exp_one((double)t->m[c] - top[c]);
+            t->m[c] = top[c];
+        }
+        FN(exp_tile)(t->m, t->sum, x + r * step, k, width, step, NULL);
+    }
+}
+
+/* ================================================ states ===================================================== */
+
+INLINE void FN(begin)(SeenTile *t, ptrdiff_t width, int op, int64_t first, ptrdiff_t fold_width)
+{
+    for (ptrdiff_t c = 0; c < width; c++)
+        switch (op) {
+        case REDUCE_SUM:
+            t->sum[c] = -0.0;
+            break;
+        case REDUCE_LOGSUMEXP:
+            t->m[c] = -REAL_MAX;
+            t->sum[c] = 0;
+            break;
+        default:
+            t->m[c] = op == REDUCE_MAX || op == REDUCE_ARGMAX ? -(real)INFINITY : (real)INFINITY;
+            t->index[c] = first + c / fold_width;
+        }
+}
+
+/* column a of one state takes in column b of another */
+INLINE void FN(merge)(SeenTile *to, ptrdiff_t a, const SeenTile *from, ptrdiff_t b, int op)
+{
+    real p = to->m[a], q = from->m[b];
+    switch (op) {
+    case REDUCE_SUM:
+        to->sum[a] += from->sum[b];
+        break;
+    case REDUCE_MAX:
+        to->m[a] = p != p || (p > q) ? p : q;
+        break;
+    case REDUCE_MIN:
+        to->m[a] = p != p || (p < q) ? p : q;
+        break;
+    case REDUCE_LOGSUMEXP:
+        if (q > p) {
+            to->sum[a] = to->sum[a] == 0 ? from->sum[b] : to->sum[a] * exp_one((double)p - q) + from->sum[b];
+            to->m[a] = q;
+        } else if (from->sum[b] != 0)
+            to->sum[a] += q == p ? from->sum[b] : from->sum[b] * exp_one((double)q - p);
+        break;
+    default: {
+        int same = p == q || (p != p && q != q), wins = op == REDUCE_ARGMAX ? q > p : q < p;
+        if (wins || (q != q && p == p) || (same && from->index[b] < to->index[a])) {
+            to->m[a] = q;
+            to->index[a] = from->index[b];
+        }
+    }
+    }
+}
+
+/* rows lo..hi of the reduced axes, flat, in one tile of columns that begins at x */
+INLINE void FN(take)(SeenTile *t, const Reduction *p, int op, const real *x, ptrdiff_t tile, ptrdiff_t lo, ptrdiff_t hi)
+{
+    ptrdiff_t fold = most(1, least(REDUCE_FOLD / tile, p->rows)), wide = fold * tile;
+    if (tile < p->width) {
+        fold = 1;
+        wide = tile;
+    }
+    FN(begin)(t, wide, op, lo, tile);
+    for (ptrdiff_t at = lo; at < hi;) {
+        ptrdiff_t segment = at / p->rows, row = at % p->rows, n = least(hi - at, p->rows - row);
+        const real *s = x + reduced_at(p, segment) + row * p->width;
+        ptrdiff_t whole = n / fold, left = n % fold, step = fold * p->width;
+        for (int rest = 0; rest < 2; rest++) {
+            /* whole rows of the folded matrix, then the beginning of one more */
+            ptrdiff_t rows = rest ? left != 0 : whole, width = rest ? left * tile : wide;
+            const real *q = rest ? s + whole * step : s;
+            int64_t first = at + (rest ? whole * fold : 0);
+            if (!rows)
+                continue;
+            switch (op) {
+            case REDUCE_SUM:
+                FN(sum_tile)(t, q, rows, width, step);
+                break;
+            case REDUCE_MAX:
+                FN(max_tile)(t, q, rows, width, step);
+                break;
+            case REDUCE_MIN:
+                FN(min_tile)(t, q, rows, width, step);
+                break;
+            case REDUCE_ARGMAX:
+                FN(argmax_tile)(t, q, rows, width, step, first, fold, tile);
+                break;
+            case REDUCE_ARGMIN:
+                FN(argmin_tile)(t, q, rows, width, step, first, fold, tile);
+                break;
+            default:
+                FN(logsumexp_tile)(t, q, rows, width, step);
+            }
+        }
+        at += n;
+    }
+    for (ptrdiff_t c = tile; c < wide; c++)
+        FN(merge)(t, c % tile, t, c, op);
+}
+
+/* the same for width 1, where the rows are runs */
+INLINE void FN(take_runs)(SeenTile *t, const Reduction *p, int op, const real *x, ptrdiff_t lo, ptrdiff_t hi)
+{
+    FN(begin)(t, 1, op, lo, 1);
+    for (ptrdiff_t at = lo; at < hi;) {
+        ptrdiff_t segment = at / p->rows, row = at % p->rows, n = least(hi - at, p->rows - row);
+        const real *s = x + reduced_at(p, segment) + row;
+        real m;
+        switch (op) {
+        case REDUCE_SUM:
+            t->sum[0] += sum_run(s, n);
+            break;
+        case REDUCE_MAX:
+            m = extreme_run(s, n, 0);
+            t->m[0] = t->m[0] != t->m[0] || t->m[0] > m ? t->m[0] : m;
+            break;
+        case REDUCE_MIN:
+            m = extreme_run(s, n, 1);
+            t->m[0] = t->m[0] != t->m[0] || t->m[0] < m ? t->m[0] : m;
+            break;
+        case REDUCE_LOGSUMEXP:
+            logsumexp_run(s, n, t->m, t->sum);
+            break;
+        default:
+            /* a run at a time, so that the winner is looked for where it is still in the cache */
+            for (ptrdiff_t i = 0; i < n; i += REDUCE_RUN) {
+                ptrdiff_t k = least(n - i, REDUCE_RUN);
+                m = extreme_run(s + i, k, op == REDUCE_ARGMIN);
+                int wins = op == REDUCE_ARGMAX ? m > t->m[0] : m < t->m[0];
+                if (wins || (m != m && t->m[0] == t->m[0])) {
+                    t->m[0] = m;
+                    t->index[0] = at + i + find_run(s + i, k, m);
+                }
+            }
+        }
+        at += n;
+    }
+}
+
+/* outputs of one tile: `out` is real, or int64 for the indices; with `sums`, LOGSUMEXP gives m and sum apart */
+INLINE void FN(finish)(const SeenTile *t, ptrdiff_t tile, ptrdiff_t at, int op, double divisor, int none, void *out, double *sums)
+{
+    for (ptrdiff_t c = 0; c < tile; c++)
+        switch (op) {
+        case REDUCE_SUM:
+            ((real *)out)[at + c] = (real)((none ? 0.0 : t->sum[c]) / divisor);
+            break;
+        case REDUCE_MAX:
+        case REDUCE_MIN:
+            ((real *)out)[at + c] = t->m[c];
+            break;
+        case REDUCE_LOGSUMEXP:
+            if (sums) {
+                ((real *)out)[at + c] = t->m[c];
+                sums[at + c] = t->sum[c];
+            } else
+                ((real *)out)[at + c] = (real)((double)t->m[c] + log_one(t->sum[c]));
+            break;
+        default:
+            ((int64_t *)out)[at + c] = t->index[c];
+        }
+}
+
+FUNC void FN(take_cell)(SeenTile *t, const Reduction *p, int op, const real *x, ptrdiff_t cell, ptrdiff_t part)
+{
+    ptrdiff_t o = cell / p->tiles, column = cell % p->tiles * REDUCE_TILE, tile = least(p->width - column, REDUCE_TILE);
+    ptrdiff_t length = p->segments * p->rows, size = cut(length, p->parts);
+    ptrdiff_t lo = least(length, part * size), hi = least(length, lo + size);
+    const real *base = x + kept_at(p, o) + column;
+    if (p->width == 1)
+        FN(take_runs)(t, p, op, base, lo, hi);
+    else
+        FN(take)(t, p, op, base, tile, lo, hi);
+}
+
+/* One task. Where cells are cut (parts > 1), it leaves a state of its own in `states`, which reduce_merge gathers. */
+FUNC void FN(reduce_task)(const Reduction *p, int op, const real *x, void *out, double *sums, double divisor, void *states,
+                          ptrdiff_t task)
+{
+    if (p->parts > 1) {
+        FN(take_cell)((SeenTile *)states + task, p, op, x, task / p->parts, task % p->parts);
+        return;
+    }
+    SeenTile t;
+    int none = p->segments * p->rows == 0;
+    for (ptrdiff_t cell = task * p->share; cell < least(p->cells, (task + 1) * p->share); cell++) {
+        ptrdiff_t column = cell % p->tiles * REDUCE_TILE;
+        FN(take_cell)(&t, p, op, x, cell, 0);
+        FN(finish)(&t, least(p->width - column, REDUCE_TILE), cell / p->tiles * p->width + column, op, divisor, none, out, sums);
+    }
+}
+
+FUNC void FN(reduce_merge)(const Reduction *p, int op, void *out, double *sums, double divisor, void *states)
+{
+    for (ptrdiff_t cell = 0; cell < p->cells; cell++) {
+        ptrdiff_t column = cell % p->tiles * REDUCE_TILE, tile = least(p->width - column, REDUCE_TILE);
+        SeenTile *t = (SeenTile *)states + cell * p->parts;
+        for (ptrdiff_t part = 1; part < p->parts; part++)
+            for (ptrdiff_t c = 0; c < tile; c++)
+                FN(merge)(t, c, t + part, c, op);
+        FN(finish)(t, tile, cell / p->tiles * p->width + column, op, divisor, 0, out, sums);
+    }
+}
+FUNC size_t FN(reduce_state_size)(void) { return sizeof(SeenTile); }
+
+/* ================================================ gradients ================================================== */
+
+/* out = exp(x - m) * f along a run, and in a tile whose columns have their own m and f */
+FUNC void FN(exp_scale_run)(const real *x, real *out, ptrdiff_t n, real m, real f)
+{
+    const vec shift = vset(m), factor = vset(f);
+    ptrdiff_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        vstore(out + i, vexp(vload(x + i) - shift) * factor);
+    if (i < n)
+        vstore_n(out + i, vexp(vload_n(x + i, n - i) - shift) * factor, n - i);
+}
+FUNC void FN(exp_scale_tile)(const real *x, real *out, ptrdiff_t rows, ptrdiff_t width, ptrdiff_t step, const real *m,
+                             const real *f)
+{
+    for (ptrdiff_t r = 0; r < rows; r++)
+        EACH(c, width)
+        {
+            ptrdiff_t k = COUNT(c, width);
+            vec e = vexp(vload_n(x + r * step + c, k) - vload_n(m + c, k));
+            vstore_n(out + r * step + c, e * vload_n(f + c, k), k);
+        }
+}
+
+/* The matrices of `rows` by `width` are handed out whole, several a task, or cut into blocks of rows. */
+typedef struct {
+    ptrdiff_t cell, segment, row, rows;
+} FN(Share);
+
+INLINE ptrdiff_t FN(share)(const Reduction *p, ptrdiff_t i, FN(Share) * s)
+{
+    ptrdiff_t size = most(1, REDUCE_BLOCK / most(1, p->width)), blocks = cut(p->rows, size);
+    s->row = i % blocks * size;
+    s->rows = least(size, p->rows - s->row);
+    s->segment = i / blocks % p->segments;
+    s->cell = i / blocks / p->segments;
+    return kept_at(p, s->cell) + reduced_at(p, s->segment) + s->row * p->width;
+}
+
+/* every cell that was reduced into a cell of g gets that one, over `divisor` */
+FUNC void FN(spread_share)(const Reduction *p, const real *g, real *out, double divisor, ptrdiff_t i)
+{
+    FN(Share) s;
+    real *to = out + FN(share)(p, i, &s);
+    ptrdiff_t done = p->width, n = s.rows * p->width;
+    for (ptrdiff_t c = 0; c < p->width; c++)
+        to[c] = (real)((double)g[s.cell * p->width + c] / divisor);
+    if (p->width == 1) {
+        for (ptrdiff_t c = 1; c < n; c++)
+            to[c] = to[0];
+        return;
+    }
+    for (; done < n; done += least(done, n - done))
+        memcpy(to + done, to, (size_t)least(done, n - done) * sizeof(real));
+}
+
+/* g * softmax: exp(x - m) * g / sum, from logsumexp's m and sum */
+FUNC void FN(exp_share)(const Reduction *p, const real *x, const real *m, const double *sum, const real *g, real *out,
+                        ptrdiff_t i)
+{
+    FN(Share) s;
+    ptrdiff_t at = FN(share)(p, i, &s), w = p->width;
+    m += s.cell * w;
+    sum += s.cell * w;
+    g += s.cell * w;
+    if (w == 1) {
+        FN(exp_scale_run)(x + at, out + at, s.rows, *m, (real)(*g / *sum));
+        return;
+    }
+    for (ptrdiff_t column = 0; column < w; column += REDUCE_TILE) {
+        real shift[REDUCE_TILE], factor[REDUCE_TILE];
+        ptrdiff_t tile = least(w - column, REDUCE_TILE), fold = tile < w ? 1 : most(1, least(REDUCE_FOLD / tile, s.rows));
+        for (ptrdiff_t c = 0; c < fold * tile; c++) {
+            shift[c] = m[column + c % tile];
+            factor[c] = (real)(g[column + c % tile] / sum[column + c % tile]);
+        }
+        const real *from = x + at + column;
+        real *to = out + at + column;
+        ptrdiff_t whole = s.rows / fold, left = s.rows % fold, done = whole * fold * w;
+        FN(exp_scale_tile)(from, to, whole, fold * tile, fold * w, shift, factor);
+        FN(exp_scale_tile)(from + done, to + done, left != 0, left * tile, 0, shift, factor);
+    }
+}
+
+/* g to the cells at `index` (flat over the reduced axes); the others are 0 already */
+FUNC void FN(place_cell)(const Reduction *p, const int64_t *index, const real *g, real *out, ptrdiff_t cell)
+{
+    for (ptrdiff_t c = 0; c < p->width; c++) {
+        int64_t i = index[cell * p->width + c];
+        out[kept_at(p, cell) + reduced_at(p, i / p->rows) + i % p->rows * p->width + c] = g[cell * p->width + c];
+    }
+}
