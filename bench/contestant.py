@@ -49,7 +49,8 @@ class Process:
 
     def __init__(self, engine, threads, package=ROOT, label=None):
         self.engine, self.threads, self.label = engine, threads, label or engine
-        self._errors = tempfile.TemporaryFile("w+")  # a file: a full pipe would stop a talkative library
+        # a file, because a full pipe would stop a talkative library; it lives as long as the process
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115
         # -P: nothing is imported from the current directory by accident
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "bench.worker", engine, str(threads)],

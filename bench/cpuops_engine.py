@@ -11,7 +11,7 @@ class CpuopsEngine(Engine):
     """`CpuBackend` on one thread, `ThreadedCpuBackend` on more."""
 
     name = "cpuops"
-    tolerance = 1.0
+    exact = True
 
     def __init__(self, threads):
         self.backend = cpuops.CpuBackend() if threads == 1 else cpuops.ThreadedCpuBackend(num_threads=threads)

@@ -41,9 +41,8 @@ class Engine(ABC):
     """A library that does workloads."""
 
     name: str
-    # how far its results may be from the oracle, in units of what is allowed to cpuops: a peer is asked for the right
-    # answer, not for our accuracy
-    tolerance = 1000.0
+    # whether its results are held to cpuops's own tolerances; a peer is asked for the right answer, not for our accuracy
+    exact = False
 
     @abstractmethod
     def __init__(self, threads):

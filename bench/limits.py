@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from time import perf_counter_ns
 
 import numpy as np
+
 from cpuops import _kernels
 
 __all__ = ["Bound", "bound", "measure", "merge"]
@@ -83,7 +84,10 @@ def size_class(nbytes):
 
 
 def bound(cost, dtype, limits):
-    """Which limit binds: multiply-adds, or traffic (what is written at the rate of a copy, what is read beyond that as reading)."""
+    """Which limit binds: multiply-adds, or traffic.
+
+    What is written counts as a copy, what is read beyond that as reading.
+    """
     fma_ns = cost.flops / limits["fma"][dtype]
     touched = cost.bytes_read + cost.bytes_written
     size = size_class(touched)

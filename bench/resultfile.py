@@ -56,14 +56,16 @@ def _result(series, found):
     median = statistics.median(series.rounds_ns)
     return {
         "workload": workload.name, "family": workload.family, "dtype": workload.dtype, "threads": series.threads,
-        "contestant": series.contestant, "variant": series.variant, "rounds_ns": series.rounds_ns, "control_ns": series.control_ns,
-        "median_ns": median, "mad_ns": statistics.mad(series.rounds_ns), "flops": cost.flops, "bytes_read": cost.bytes_read,
+        "contestant": series.contestant, "variant": series.variant, "rounds_ns": series.rounds_ns,
+        "control_ns": series.control_ns, "median_ns": median,
+        "mad_ns": statistics.mad(series.rounds_ns), "flops": cost.flops, "bytes_read": cost.bytes_read,
         "bytes_written": cost.bytes_written, "limit_ns": binding.ns, "limit": binding.name, "fraction": binding.ns / median,
     }  # fmt: skip
 
 
 def write(path, contents):
     try:
+        Path(path).absolute().parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_text(json.dumps(contents, indent=1) + "\n")
     except OSError as error:
         raise BenchError(f"{path} cannot be written: {error.strerror}") from None

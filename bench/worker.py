@@ -22,7 +22,7 @@ from . import engine, limits
 from .control import Control
 from .reference import Reference, make_reference
 from .timing import Stopwatch
-from .workloads import WORKLOADS
+from .workloads import BY_NAME
 
 __all__ = ["main"]
 
@@ -34,7 +34,8 @@ class Worker:
         self.threads = threads
         self.engine = engine.load(name, threads)
         self.control = Control(threads)
-        self._contestants, self._watches = {}, {}
+        # the operands, and contestants whole: a library may keep no more than addresses of its operands and results
+        self._job, self._contestants, self._watches = None, {}, {}
 
     def do_hello(self):
         config = cpuops.show_config("dicts")
@@ -44,28 +45,29 @@ class Worker:
     def do_prepare(self, workload, reference):
         """Make operands, check every variant against the reference, warm up those that are right."""
         self.do_release()
-        job = _job(workload)
+        self._job = job = _job(workload)
         right = Reference(reference)
         wrong, cost = {}, None
         for contestant in self.engine.contestants(job):
             results = contestant.read(contestant.call())
-            why = right.difference(results, self.engine.tolerance)
+            why = right.difference(results, self.engine.exact)
             if why:
                 wrong[contestant.variant] = why
                 continue
             cost = job.workload.cost(job, results) if cost is None and self.engine.name == "cpuops" else cost
             del results
-            self._contestants[contestant.variant] = contestant.call
+            self._contestants[contestant.variant] = contestant
             self._watches[contestant.variant] = Stopwatch.warmed_up(contestant.call)
         return {"variants": list(self._contestants), "wrong": wrong, "cost": cost and vars(cost)}
 
     def do_turn(self, variant):
         """One turn between two controls; the slower of them tells how disturbed it was."""
         before = self.control.time()
-        ns = self._watches[variant].turn(self._contestants[variant])
+        ns = self._watches[variant].turn(self._contestants[variant].call)
         return {"ns": ns, "control_ns": max(before, self.control.time())}
 
     def do_release(self):
+        self._job = None
         self._contestants.clear()
         self._watches.clear()
         return {}
@@ -83,7 +85,7 @@ class Worker:
 
 def _job(name):
     # results that a gradient takes come from cpuops in every process, so that all contestants get the same operands
-    return WORKLOADS[name].job(cpuops.CpuBackend())
+    return BY_NAME[name].job(cpuops.CpuBackend())
 
 
 def main():

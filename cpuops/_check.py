@@ -115,6 +115,8 @@ def same_shape(op, names, values):
 
 def strided(op, names, values):
     """Operands of one dtype with their strides kept: native and aligned, strides whole elements; None passes through."""
+    if _operand.ready_strided(tuple(values)):
+        return values
     arrays = []
     for name, value in zip(names, values, strict=True):
         if value is not None and not _operand.ready(value):
@@ -127,8 +129,17 @@ def strided(op, names, values):
     return arrays
 
 
+def required_strided(op, names, values):
+    """:func:`strided` without None."""
+    if _operand.ready_strided(values):
+        return values
+    return strided(op, names, [_refuse_none(op, n, v) for n, v in zip(names, values, strict=True)])
+
+
 def integers(op, name, value):
     """An index array as C-contiguous int64."""
+    if _operand.ready_indices(value):
+        return value
     a = array(op, name, value)
     if a.dtype.kind not in "iu":
         raise DTypeError(message(op, name, f"of dtype {shown(a.dtype)}", "integers"))
@@ -141,7 +152,7 @@ def integers(op, name, value):
 
 def index_range(op, name, indices, upper, ignore=None):
     """Refuse indices outside 0 <= i < upper (those equal to `ignore` may be anything)."""
-    if not indices.size:
+    if not indices.size or _operand.few_in_range(indices, upper):
         return
     if ignore is None and indices.min() >= 0 and indices.max() < upper:
         return

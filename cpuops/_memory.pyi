@@ -1,8 +1,9 @@
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import DTypeLike
 
+@final
 class Block:
     @property
     def address(self) -> int: ...

@@ -64,7 +64,7 @@ cdef extern from *:
 
     /* ---- size classes: multiples of 64 up to 1024, then eight an octave */
     #define CLASSES 448
-    #define LARGEST ((size_t)1 << 62)
+    #define LARGEST ((size_t)1 << (8 * sizeof(size_t) - 2))
 
     static inline int log2_floor(size_t n) {
     #if defined(__GNUC__)
@@ -300,7 +300,7 @@ cdef Block scratch(size_t nbytes):
 cdef object no_memory(tuple shape, cnp.dtype descr):
     nbytes = int(descr.itemsize)
     for n in shape:
-        nbytes *= n or 1        # what is asked for beside an empty axis counts, too: no array can have it
+        nbytes *= int(n) or 1   # what is asked for beside an empty axis counts, too: no array can have it
     text = str(shape) if len(shape) <= 32 else f"of {len(shape)} axes"
     return MemoryError(f"cpuops: cannot allocate an array of shape {text[:500]} and dtype {descr}: {nbytes} bytes")
 

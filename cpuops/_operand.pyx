@@ -10,6 +10,7 @@ cnp.import_array()
 
 cdef extern from "numpy/arrayobject.h":
     int PyArray_ISCARRAY_RO(cnp.ndarray array) noexcept
+    int PyArray_ISBEHAVED_RO(cnp.ndarray array) noexcept
     int PyArray_ISCARRAY(cnp.ndarray array) noexcept
     PyTypeObject PyArray_Type
 
@@ -60,12 +61,88 @@ def ready_alike(a, b):
     return cnp.PyArray_TYPE(<cnp.ndarray> a) == cnp.PyArray_TYPE(<cnp.ndarray> b) and same_dims(<cnp.ndarray> a, <cnp.ndarray> b)
 
 
+cdef inline bint is_ready_strided(object value) noexcept:
+    """An exact ndarray of float32 or float64, aligned, native byte order, whole elements as strides."""
+    cdef cnp.ndarray a
+    cdef int i
+    if Py_TYPE(value) != &PyArray_Type:
+        return False
+    a = <cnp.ndarray> value
+    if not PyArray_ISBEHAVED_RO(a) or (cnp.PyArray_TYPE(a) != cnp.NPY_FLOAT and cnp.PyArray_TYPE(a) != cnp.NPY_DOUBLE):
+        return False
+    for i in range(cnp.PyArray_NDIM(a)):
+        if cnp.PyArray_STRIDE(a, i) % cnp.PyArray_ITEMSIZE(a):
+            return False
+    return True
+
+
+def ready_strided(tuple values):
+    """Whether a kernel that takes any strides may be given all of `values` as they are: of one dtype, and none is None."""
+    cdef Py_ssize_t i
+    for i in range(len(values)):
+        if not is_ready_strided(values[i]):
+            return False
+        if i and cnp.PyArray_TYPE(<cnp.ndarray> values[i]) != cnp.PyArray_TYPE(<cnp.ndarray> values[0]):
+            return False
+    return True
+
+
+def ready_product(a, b):
+    """The shape of ``a @ b`` where a kernel may be given both as they are, they have one dtype and can be multiplied, and `b`
+    has two axes; else None."""
+    if not (is_ready_strided(a) and is_ready_strided(b)):
+        return None
+    cdef cnp.ndarray x = <cnp.ndarray> a, y = <cnp.ndarray> b
+    cdef int i, n = cnp.PyArray_NDIM(x)
+    if n == 0 or cnp.PyArray_NDIM(y) != 2 or cnp.PyArray_TYPE(x) != cnp.PyArray_TYPE(y):
+        return None
+    if cnp.PyArray_DIM(x, n - 1) != cnp.PyArray_DIM(y, 0):
+        return None
+    if n == 2:
+        return cnp.PyArray_DIM(x, 0), cnp.PyArray_DIM(y, 1)
+    return tuple([cnp.PyArray_DIM(x, i) for i in range(n - 1)] + [cnp.PyArray_DIM(y, 1)])
+
+
+def ready_indices(value):
+    """Whether `value` is an exact ndarray of int64, C-contiguous, aligned, native byte order."""
+    return (Py_TYPE(value) == &PyArray_Type and cnp.PyArray_TYPE(<cnp.ndarray> value) == cnp.NPY_INT64
+            and PyArray_ISCARRAY_RO(<cnp.ndarray> value))
+
+
+def few_in_range(cnp.ndarray indices, Py_ssize_t upper):
+    """Whether `indices` (int64, contiguous) are so few that NumPy's calls would cost more, and all from 0 to upper - 1."""
+    cdef const cnp.int64_t *index = <const cnp.int64_t *> cnp.PyArray_DATA(indices)
+    cdef Py_ssize_t i, n = cnp.PyArray_SIZE(indices)
+    if n > 4096:
+        return False
+    for i in range(n):
+        if index[i] < 0 or index[i] >= upper:
+            return False
+    return True
+
+
 cdef inline bint among(object value, tuple values) noexcept:
     cdef Py_ssize_t i
     for i in range(len(values)):
         if values[i] is value:
             return True
     return False
+
+
+cdef inline bint apart(cnp.ndarray a, size_t start, size_t end) noexcept:
+    """Whether no cell of `a`, whatever its strides, lies in the bytes from start to end."""
+    cdef size_t first = <size_t> cnp.PyArray_DATA(a), last = first + cnp.PyArray_ITEMSIZE(a)
+    cdef Py_ssize_t step
+    cdef int i
+    for i in range(cnp.PyArray_NDIM(a)):
+        if cnp.PyArray_DIM(a, i) == 0:
+            return True
+        step = (cnp.PyArray_DIM(a, i) - 1) * cnp.PyArray_STRIDE(a, i)
+        if step < 0:
+            first += step
+        else:
+            last += step
+    return last <= start or end <= first
 
 
 def fits(out, tuple shape, dtype, tuple operands, tuple inplace):
@@ -85,12 +162,16 @@ def fits(out, tuple shape, dtype, tuple operands, tuple inplace):
     end = start + cnp.PyArray_NBYTES(a)
     for i in range(len(operands)):
         operand = operands[i]
-        if not is_ready(operand):
+        if operand is None:
+            continue
+        if Py_TYPE(operand) != &PyArray_Type:
             return False
         b = <cnp.ndarray> operand
-        other = <size_t> cnp.PyArray_DATA(b)
-        if other + cnp.PyArray_NBYTES(b) <= start or end <= other:
+        if apart(b, start, end):
             continue
+        if not is_ready(operand):
+            return False
+        other = <size_t> cnp.PyArray_DATA(b)
         if not (other == start and among(operand, inplace) and same_dims(a, b) and cnp.PyArray_TYPE(a) == cnp.PyArray_TYPE(b)):
             return False
     return True

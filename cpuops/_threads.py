@@ -1,8 +1,8 @@
 """How many threads: the CPUs that may be used, a backend's own number, and whether a call is worth them.
 
 No process-wide setting is touched, and nothing is read before it is needed, but for one number: the OpenMP maximum at
-import. A maximum below it, in the calling thread, is a limit that somebody set meanwhile (`threadpoolctl`,
-``omp_set_num_threads``), and every call respects it.
+import. A maximum below it, in the calling thread, is a limit that somebody set meanwhile (`threadpoolctl`, OpenMP's
+own function), and every call respects it.
 """
 
 import os

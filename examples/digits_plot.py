@@ -36,15 +36,9 @@ def draw_curves(figure, run):
     upper.set_ylabel("training loss")
     upper.legend(frameon=False)
     lower.plot(after, run.accuracies, "o-", color=ORANGE, markersize=4)
-    lower.annotate(
-        f"{run.accuracies[-1]:.1%}",
-        (epochs, run.accuracies[-1]),
-        (0, -16),
-        textcoords="offset points",
-        ha="center",
-        color=ORANGE,
-        weight="bold",
-    )
+    end = (epochs, run.accuracies[-1])
+    words = f"{run.accuracies[-1]:.1%}"
+    lower.annotate(words, end, (0, -18), textcoords="offset points", ha="center", color=ORANGE, weight="bold")
     lower.yaxis.set_major_formatter(PercentFormatter(1, decimals=1))
     lower.set_ylabel("held-out accuracy")
     lower.set_xlabel("epoch")
@@ -52,33 +46,24 @@ def draw_curves(figure, run):
     for axes in (upper, lower):
         axes.grid(alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)
-    figure.suptitle(
-        f"{run.name}, {run.threads} thread{'s' if run.threads > 1 else ''}: {run.images / run.seconds:,.0f} images a second"
-    )
+    threads = "1 thread" if run.threads == 1 else f"{run.threads} threads"
+    figure.suptitle(f"{run.name}, {threads}: {run.images / run.seconds:,.0f} images a second")
 
 
 def draw_misread(figure, data, probabilities):
+    """Every cell: what the network read and how sure it was, the image, what it is."""
     read = probabilities.argmax(axis=1)
     wrong = np.flatnonzero(read != data.test_labels)
     shown = wrong[np.argsort(-probabilities[wrong, read[wrong]], kind="stable")][: COLUMNS * MOST_ROWS]
-    count = f"{len(wrong)} of {len(read):,} held-out images misread"
-    figure.suptitle(count + (f", the {len(shown)} surest shown" if len(shown) < len(wrong) else ""))
-    if not len(shown):
-        return
-    grid = figure.subplots(-(-len(shown) // COLUMNS), COLUMNS, squeeze=False)
+    which = f"the {len(shown)} surest mistakes" if len(shown) < len(wrong) else "surest first"
+    figure.suptitle(f"{len(wrong)} of {len(read):,} held-out images misread, {which}")
+
+    grid = figure.subplots(max(3, -(-len(shown) // COLUMNS)), COLUMNS)
     for axes in grid.flat:
         axes.set_axis_off()
         axes.set_anchor("N")
     for axes, i in zip(grid.flat, shown, strict=False):
         axes.imshow(data.test_images[i, 0], cmap="gray_r")
-        axes.set_title(f"{data.classes[read[i]]}  {probabilities[i, read[i]]:.0%}", color=ORANGE, fontsize=10)
-        axes.text(
-            0.5,
-            -0.03,
-            f"is {data.classes[data.test_labels[i]]}",
-            transform=axes.transAxes,
-            ha="center",
-            va="top",
-            color=GREY,
-            fontsize=9,
-        )
+        axes.set_title(f"read {data.classes[read[i]]}, {probabilities[i, read[i]]:.0%}", color=ORANGE, fontsize=9)
+        is_label = f"is {data.classes[data.test_labels[i]]}"
+        axes.text(0.5, -0.03, is_label, transform=axes.transAxes, ha="center", va="top", color=GREY, fontsize=9)

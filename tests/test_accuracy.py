@@ -229,9 +229,11 @@ def test_batch_statistics(data, dtype, backend):
     wide = x.astype(np.longdouble)
     mean, eps = wide.mean(0), np.finfo(dtype).eps
     variance = ((wide - mean) ** 2).mean(0)
-    assert (np.abs(got.mean - mean) <= 2 * eps * np.abs(mean) + 1e-6 * eps * np.abs(wide).max()).all()
+    units = 2 if dtype == "float32" else 16  # a float64 sum has no wider accumulator
+    assert (np.abs(got.mean - mean) <= units * eps * (np.abs(mean) + 1e-6 * np.abs(wide).max())).all()
     if variance.max() < np.finfo(dtype).max:
-        assert (np.abs(got.variance - variance) <= 1e-5 * variance + 1e-12 * (variance == 0) + np.finfo(dtype).tiny).all(), (
+        rounding = (16 * np.finfo(np.float64).eps * np.abs(wide).max()) ** 2
+        assert (np.abs(got.variance - variance) <= 1e-5 * variance + rounding + np.finfo(dtype).tiny).all(), (
             got.variance,
             variance,
         )

@@ -1,6 +1,7 @@
 """Every ISA level of this build, each in a fresh process: the same values, and within a level the same bits."""
 
 import os
+import platform
 
 import numpy as np
 import pytest
@@ -102,7 +103,7 @@ def test_levels_that_the_cpu_or_the_build_lacks():
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/cpuinfo"), reason="the second opinion on the CPU's features is /proc/cpuinfo")
-@pytest.mark.skipif("v2" not in LEVELS, reason="levels v2 to v4 are x86-64's")
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="levels v2 to v4 are x86-64's")
 def test_the_cpu_is_judged_as_the_system_judges_it():
     with open("/proc/cpuinfo") as f:
         flags = set(next(line for line in f if line.startswith("flags")).split(":")[1].split())

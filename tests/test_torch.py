@@ -156,11 +156,13 @@ def batch_norm_train(x, gamma, beta, epsilon):
 
 
 def group_norm(x, num_groups, gamma=None, beta=None, epsilon=1e-5):
+    if gamma is None and beta is not None:
+        gamma = torch.ones_like(beta)  # torch 2.13 fails on a beta alone
     return F.group_norm(x, num_groups, gamma, beta, epsilon) if x.numel() else None
 
 
 def instance_norm(x, gamma=None, beta=None, epsilon=1e-5):
-    return F.group_norm(x, x.shape[1], gamma, beta, epsilon) if x.numel() else None
+    return group_norm(x, x.shape[1], gamma, beta, epsilon)
 
 
 def hard_sigmoid(x, alpha=0.2, beta=0.5):

@@ -90,7 +90,8 @@ def writable(text):
 
 
 def fail(message):
-    sys.exit(f"bench.foundation: {message}")
+    print(f"bench.foundation: {message}", file=sys.stderr)
+    sys.exit(2)
 
 
 def all_workloads():
@@ -171,7 +172,9 @@ def summary(rows, memory):
     demanded = [row for row in rows if any(peer in row["ratios"] for peer in row["demand"])]
     print(f"\n{len(demanded) - len(slow)} of {len(demanded)} rows with a demand reach it")
     for row in sorted(slow, key=lambda row: min(row["ratios"][p] / least for p, least in row["demand"].items())):
-        print("  below: " + row["name"] + "".join(f", {row['ratios'][p]:.2f} x {p} of {d:g}" for p, d in row["demand"].items()))
+        for peer, least in row["demand"].items():
+            fastest = min(row["peers"][peer]["rounds"]) / min(row["rounds"])
+            print(f"  below: {row['name']}, {row['ratios'][peer]:.2f} x {peer} of {least:g}; fastest rounds {fastest:.2f}")
     for row in memory:
         if row["bytes"] > row["demand"]:
             print(f"  above: {row['name']}, {row['threads']} threads: {row['bytes'] / 2**20:.1f} MB")

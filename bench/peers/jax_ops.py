@@ -37,10 +37,6 @@ def avg_pool(x, size, *, stride=None, padding=0):
     return lax.reduce_window(x, 0.0, lax.add, shape, steps, pads) / math.prod(shape)
 
 
-def adaptive_avg_pool(x, size):
-    return x.mean((2, 3), keepdims=True) if size == 1 else None
-
-
 def across(values, x):
     return values.reshape((1, -1) + (1,) * (x.ndim - 2))
 
@@ -90,14 +86,14 @@ FORWARD = {
     "cross_entropy": cross_entropy, "mse_loss": lambda input, target: jnp.square(input - target).mean(),
     "matmul": jnp.matmul, "linear": lambda x, weight, bias: x @ weight + bias,
     "embedding": lambda weights, indices: weights[indices],
-    "adaptive_avg_pool2d": adaptive_avg_pool, "batch_norm": batch_norm, "batch_norm_train": batch_norm_train,
+    "batch_norm": batch_norm, "batch_norm_train": batch_norm_train,
     "layer_norm": layer_norm, "rms_norm": rms_norm, "group_norm": group_norm, "instance_norm": instance_norm,
     **{f"conv{n}d": conv for n in (1, 2, 3)},
     **{f"max_pool{n}d": max_pool for n in (1, 2, 3)},
     **{f"avg_pool{n}d": avg_pool for n in (1, 2, 3)},
 }  # fmt: skip
 
-# gradients: method -> function of (g, the operands it differentiates, the rest by name), None: not by vjp of one forward
+# gradients that take the result, or are products: functions of the operands in their order
 DIRECT = {
     "linear_x_backward": lambda weight, output_grad: output_grad @ weight.T,
     "linear_weight_backward": lambda x, output_grad: x.T @ output_grad,
@@ -126,13 +122,13 @@ def function_of(method, args, options):
             given = dict(zip(arrays, values, strict=True)) | constants
             return FORWARD[method](*(given[n] for n in names), **options)
 
-        shape = jax.eval_shape(forward, *arrays.values())
-        return None if shape is None else (forward, list(arrays.values()))
+        return forward, list(arrays.values())
     return _gradient(method, arrays, constants, options)
 
 
 # suffix of a gradient's name -> the operands it is by, where not all floating ones
 PARTS = {"_x_backward": ("x",), "_weight_backward": ("weight",)}
+WITH_BETA = ("group_norm", "instance_norm", "batch_norm_train", "layer_norm")
 
 
 def _gradient(method, arrays, constants, options):
@@ -144,11 +140,7 @@ def _gradient(method, arrays, constants, options):
     if "original_shape" in constants:
         constants = dict(constants)
         operands = {"x": np.ones(constants.pop("original_shape"), arrays["output_grad"].dtype)}
-    if operation in ("group_norm", "instance_norm"):
-        operands["beta"] = np.zeros_like(operands["gamma"])
-    if operation == "batch_norm_train":
-        operands["beta"] = np.zeros_like(operands["gamma"])
-    if operation == "layer_norm":
+    if operation in WITH_BETA:  # which its gradient does not read
         operands["beta"] = np.zeros_like(operands["gamma"])
     wanted = PARTS.get(suffix) or tuple(k for k, v in operands.items() if v.dtype.kind == "f")
     order = [k for k in ("x", "num_groups", "gamma", "beta", "epsilon") if k in operands or k in constants]

@@ -16,7 +16,8 @@ __all__ = ["MlxPeer"]
 FORWARD = {
     "add": mx.add, "sub": mx.subtract, "mul": mx.multiply, "div": mx.divide, "maximum": mx.maximum, "minimum": mx.minimum,
     "exp": mx.exp, "log": mx.log, "sqrt": mx.sqrt, "erf": mx.erf, "relu": nn.relu, "sigmoid": mx.sigmoid, "tanh": mx.tanh,
-    "silu": nn.silu, "elu": nn.elu, "gelu": lambda x, approximate="none": nn.gelu(x) if approximate == "none" else nn.gelu_approx(x),
+    "silu": nn.silu, "elu": nn.elu,
+    "gelu": lambda x, approximate="none": nn.gelu(x) if approximate == "none" else nn.gelu_approx(x),
     "reduce_sum": mx.sum, "reduce_mean": mx.mean, "reduce_max": mx.max, "argmax": mx.argmax, "logsumexp": mx.logsumexp,
     "softmax": lambda x, axis=-1: mx.softmax(x, axis), "log_softmax": lambda x, axis=-1: nn.log_softmax(x, axis),
     "cross_entropy": lambda logits, targets: nn.losses.cross_entropy(logits, targets, reduction="mean"),

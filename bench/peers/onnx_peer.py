@@ -18,8 +18,9 @@ OPSET = 21
 IR_VERSION = 10
 # method -> (operator, attributes from the options); operands become inputs in their order
 PLAIN = {
-    "add": "Add", "sub": "Sub", "mul": "Mul", "div": "Div", "maximum": "Max", "minimum": "Min", "neg": "Neg", "exp": "Exp", "log": "Log",
-    "sqrt": "Sqrt", "reciprocal": "Reciprocal", "abs": "Abs", "erf": "Erf", "relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh",
+    "add": "Add", "sub": "Sub", "mul": "Mul", "div": "Div", "maximum": "Max", "minimum": "Min", "neg": "Neg", "exp": "Exp",
+    "log": "Log", "sqrt": "Sqrt",
+    "reciprocal": "Reciprocal", "abs": "Abs", "erf": "Erf", "relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh",
     "elu": "Elu", "softplus": "Softplus", "hard_swish": "HardSwish", "mish": "Mish", "matmul": "MatMul",
 }  # fmt: skip
 # operands that are weights

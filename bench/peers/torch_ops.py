@@ -10,7 +10,8 @@ __all__ = ["FOUR_AXES", "FUNCTIONS", "OUT", "PREPARED", "autograd"]
 aten = torch.ops.aten
 # methods that also run in the channels_last memory format
 FOUR_AXES = (
-    "conv2d", "max_pool2d", "avg_pool2d", "adaptive_avg_pool2d", "adaptive_max_pool2d", "batch_norm", "group_norm", "instance_norm",
+    "conv2d", "max_pool2d", "avg_pool2d", "adaptive_avg_pool2d", "adaptive_max_pool2d", "batch_norm", "group_norm",
+    "instance_norm",
 )  # fmt: skip
 
 

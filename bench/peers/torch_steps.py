@@ -59,6 +59,14 @@ def block(x, target, k0, gamma0, beta0, k1, gamma1, beta1):
     return F.mse_loss(y, target)
 
 
+def digits(images, labels, **params):
+    h = images
+    for name in ("block1", "block2"):
+        h = F.conv2d(h, params[f"{name}.weight"], padding=1)
+        h = F.max_pool2d(F.relu(batch_norm(h, weight=params[f"{name}.gamma"], bias=params[f"{name}.beta"])), 2)
+    return F.cross_entropy(dense(h.flatten(1), params["linear.weight"], params["linear.bias"]), labels)
+
+
 def feed_forward(x, target, gamma, beta, w0, b0, w1, b1):
     n = F.layer_norm(x, (x.shape[-1],), gamma, beta, EPSILON)
     return F.mse_loss(x + dense(F.gelu(dense(n, w0, b0)), w1, b1), target)
@@ -67,6 +75,7 @@ def feed_forward(x, target, gamma, beta, w0, b0, w1, b1):
 # network of a StepWorkload -> its builder
 STEPS = {
     "mlp": step(mlp, ("x", "labels")),
+    "digits": step(digits, ("images", "labels")),
     "lenet": step(lenet, ("x", "labels")),
     "resnet-block": step(block, ("target",)),
     "feed-forward": step(feed_forward, ("target",)),

@@ -4,14 +4,17 @@ import re
 
 from .. import operations  # noqa: F401  (makes the table importable)
 from ..errors import BenchError
-from . import conv, elementwise, matmul, norm, pool, reduce, small, step
+from . import conv, elementwise, matmul, norm, pool, reduce, sized, small, step
 from .base import Cost, Job, Workload
 
-__all__ = ["FAMILIES", "TO_COME", "WORKLOADS", "Cost", "Job", "Workload", "chosen", "unmeasured"]
+__all__ = ["BY_NAME", "FAMILIES", "SERIES", "TO_COME", "WORKLOADS", "Cost", "Job", "Workload", "chosen", "unmeasured"]
 
 WORKLOADS: dict[str, Workload] = {
     w.name: w for module in (elementwise, reduce, matmul, conv, pool, norm, small, step) for w in module.WORKLOADS
 }
+SERIES = sized.SERIES
+# everything that a worker can be asked for
+BY_NAME = WORKLOADS | {w.name: w for series in SERIES.values() for w in series}
 FAMILIES = tuple(dict.fromkeys(w.family for w in WORKLOADS.values()))
 
 # family without workloads -> a method by which one sees that it has arrived. A test fails when a backend has the method

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from ..operations import Call, normal
-from .base import operation
+from ..operations import Call
+from .base import normal, operation
 
 SIZES = {"1e3": 1000, "1e5": 100_000, "1e7": 10_000_000}
 

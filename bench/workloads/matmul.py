@@ -1,7 +1,7 @@
 """Matrix products, linear layers, embedding."""
 
-from ..operations import Call, normal
-from .base import operation
+from ..operations import Call
+from .base import normal, operation
 
 
 def product(left, right):

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from ..operations import Call, normal
-from .base import operation
+from ..operations import Call
+from .base import normal, operation
 
 
 def rows(shape, beta=True):

@@ -1,7 +1,7 @@
 """Pooling."""
 
-from ..operations import Call, normal
-from .base import operation
+from ..operations import Call
+from .base import normal, operation
 
 
 def window(shape, size, second="kernel_size", **options):

@@ -1,7 +1,7 @@
 """Reductions, softmax and losses."""
 
-from ..operations import Call, normal
-from .base import operation
+from ..operations import Call
+from .base import normal, operation
 
 
 def over(shape, **options):

@@ -1,13 +1,14 @@
 """Whole training steps: forward, loss, and the gradient of every parameter, by a backend's own methods.
 
-A step is written over `ops`, which is a backend or the float64 oracle; results are unpacked, never read by field name,
-because the oracle's are plain tuples.
+A step is written over `ops`, which is a backend or the float64 oracle.
 """
 
+from itertools import pairwise
+
+import digits_network  # of examples/
 import numpy as np
 
-from ..operations import normal
-from .base import StepWorkload
+from .base import StepWorkload, normal
 
 EPSILON = 1e-5
 
@@ -28,7 +29,7 @@ MLP = (784, 512, 256, 10)
 def draw_mlp(batch):
     def draw(rng):
         arrays = {"x": normal(rng, batch, MLP[0]), "labels": rng.integers(0, MLP[-1], batch)}
-        for i, (d_in, d_out) in enumerate(zip(MLP, MLP[1:], strict=False)):
+        for i, (d_in, d_out) in enumerate(pairwise(MLP)):
             arrays |= {f"w{i}": he(rng, d_in, d_out, fan_in=d_in), f"b{i}": normal(rng, d_out, spread=0.1)}
         return arrays
 
@@ -53,7 +54,7 @@ def mlp_step(ops, x, labels, **params):
 
 
 def mlp_products(x, **_):
-    layers = [2 * len(x) * d_in * d_out for d_in, d_out in zip(MLP, MLP[1:], strict=False)]
+    layers = [2 * len(x) * d_in * d_out for d_in, d_out in pairwise(MLP)]
     return 3 * sum(layers) - layers[0]  # no gradient to the first input
 
 
@@ -182,6 +183,29 @@ def feed_forward_products(x, w0, **_):
     return 3 * 2 * 2 * len(x) * w0.size
 
 
+# ---------------------------------------------------------------- the network of examples/train_digits.py
+
+
+def draw_digits(batch):
+    def draw(rng):
+        params, _ = digits_network.new_parameters(rng, (1, 28, 28), 10)
+        return {"images": normal(rng, batch, 1, 28, 28), "labels": rng.integers(0, 10, batch), **params}
+
+    return draw
+
+
+def digits_step(ops, images, labels, **params):
+    loss, grads, _ = digits_network.loss_and_gradients(ops, params, images, labels)
+    return loss, *(grads[name] for name in params)
+
+
+def digits_products(images, **params):
+    first, second = params["block1.weight"].size * 28 * 28, params["block2.weight"].size * 14 * 14
+    return len(images) * 2 * (2 * first + 3 * second + 3 * params["linear.weight"].size)
+
+
+# ---------------------------------------------------------------- all of them
+
 LINEAR = ("linear", "linear_x_backward", "linear_weight_backward", "linear_bias_backward")
 CROSS_ENTROPY = ("cross_entropy", "cross_entropy_backward")
 CONV = ("conv2d", "conv2d_x_backward", "conv2d_weight_backward")
@@ -199,6 +223,10 @@ def step(network, size, draw, function, products, *methods):
 WORKLOADS = [
     step("mlp", "batch32", draw_mlp(32), mlp_step, mlp_products, *LINEAR, *RELU, *CROSS_ENTROPY),
     step("mlp", "batch256", draw_mlp(256), mlp_step, mlp_products, *LINEAR, *RELU, *CROSS_ENTROPY),
+    step(
+        "digits", "batch50", draw_digits(50), digits_step, digits_products,
+        "linear", "linear_backward", *RELU, *CROSS_ENTROPY, *CONV, *POOL, *NORM,
+    ),
     step("lenet", "batch64", draw_lenet(64), lenet_step, lenet_products, *LINEAR, *RELU, *CROSS_ENTROPY, *CONV, *POOL),
     step("resnet-block", "4x64x28x28", draw_block(4, 64, 28), block_step, block_products, *CONV, *NORM, *RELU, *MSE, "add"),
     step(

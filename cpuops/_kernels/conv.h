@@ -47,11 +47,22 @@ INLINE ptrdiff_t conv_gcd(ptrdiff_t a, ptrdiff_t b)
 INLINE ptrdiff_t conv_taps(const conv_job *j) { return j->kernel[0] * j->kernel[1] * j->kernel[2]; }
 INLINE ptrdiff_t conv_positions(const conv_job *j) { return j->out[0] * j->out[1] * j->out[2]; }
 
+/* takes the fastest of nested counters, of n values, off a flat one */
+INLINE ptrdiff_t conv_split(ptrdiff_t *flat, ptrdiff_t n)
+{
+    if (n == 1) /* most of them, and a division takes as long as a row of a small image */
+        return 0;
+    const ptrdiff_t i = *flat % n;
+    *flat /= n;
+    return i;
+}
+
 /* the positions first..last (last < first: none) whose cell start + o*step lies in 0..length-1 */
 INLINE void conv_inside(ptrdiff_t start, ptrdiff_t step, ptrdiff_t length, ptrdiff_t count, ptrdiff_t *first, ptrdiff_t *last)
 {
-    *first = start >= 0 ? 0 : (-start - 1) / step + 1;
-    *last = length - 1 < start ? -1 : conv_min(count - 1, (length - 1 - start) / step);
+    const ptrdiff_t before = start < 0 ? -start : 0, room = length - 1 - start;
+    *first = step == 1 || before <= 1 ? before : (before - 1) / step + 1; /* divisions are slow */
+    *last = room < 0 ? -1 : conv_min(count - 1, step == 1 ? room : room / step);
 }
 
 /* whether a window of the job overhangs the input */
@@ -208,13 +219,16 @@ INLINE ptrdiff_t conv_period(const conv_job *j, int a)
     return conv_min(j->kernel[a], j->step[a] / conv_gcd(j->step[a], j->dil[a]));
 }
 
+/* where phase f of an axis begins, in input cells */
+INLINE ptrdiff_t conv_phase_cell(const conv_job *j, int a, ptrdiff_t f) { return f == 0 ? 0 : f * j->dil[a] % j->step[a]; }
+
 /* zeros at the beginning and at the end of every row of every phase, for a region of all columns */
 INLINE ptrdiff_t conv_shared_zeros(const conv_job *j, ptrdiff_t phases, ptrdiff_t length)
 {
     ptrdiff_t least = length;
     for (ptrdiff_t f = 0; f < phases; f++) {
         ptrdiff_t first, last;
-        conv_inside(f * j->dil[2] % j->step[2] + j->off[2], j->step[2], j->in[2], length, &first, &last);
+        conv_inside(conv_phase_cell(j, 2, f) + j->off[2], j->step[2], j->in[2], length, &first, &last);
         least = conv_min(least, conv_min(first, length - 1 - last));
     }
     return least;
@@ -244,7 +258,8 @@ INLINE void conv_plan_band(const conv_job *j, ptrdiff_t budget, ptrdiff_t most, 
     p->rows = conv_ceil(j->out[1], p->regions_y);
     p->regions_y = conv_ceil(j->out[1], p->rows);
     p->plane = (p->rows + p->reach_y) * p->row + p->shared;
-    p->plane = conv_ceil(p->plane, lanes) * lanes;
+    /* channels side by side are transposed into the band, whole vectors at a time: the last one ends beyond the last row */
+    p->plane = conv_ceil(p->plane + (j->in_channel == 1 ? lanes : 0), lanes) * lanes;
     if (p->plane % 512 == 0)
         p->plane += lanes; /* planes a multiple of 2 KB apart would fall into the same cache sets */
     p->channel = planes * p->plane;
@@ -262,6 +277,12 @@ INLINE void conv_tap_table(const conv_job *j, const conv_band *p, ptrdiff_t *tap
             }
 }
 
+/* whether the input can be read as it is: the tap of a position is the cell of the same place */
+INLINE int conv_in_place(const conv_job *j)
+{
+    return j->out[1] == 1 && conv_plain_axis(j, 0) && conv_plain_axis(j, 1) && conv_plain_axis(j, 2) && j->in_axis[2] == 1;
+}
+
 /* ---- the direct path ---- */
 /* output channels of one pass over the band: the group's channels in equal parts that fit the registers */
 INLINE ptrdiff_t conv_panels(ptrdiff_t outputs) { return conv_ceil(outputs, GEMM_MR); }
@@ -277,6 +298,7 @@ typedef struct {
 typedef struct {
     conv_call call;
     conv_band band;
+    int in_place, by_rows; /* the input is its own band; tiles are pieces of image rows */
     ptrdiff_t splits;      /* units that share a region, each with some of the panels */
     ptrdiff_t units, next; /* the unit to take next */
     size_t scratch_bytes, slot_bytes; /* of everything; of the band of one slot */
@@ -286,6 +308,7 @@ typedef struct {
     int poisoned;                     /* a weight is not finite */
 } conv_direct;
 
+#define CONV_SHORT_SUM 32 /* terms: from here on a flat tile costs less than the lanes that rows leave empty */
 /* bytes of a band: a quarter of a 1 MB second-level cache */
 #define CONV_BAND_BYTES 524288
 INLINE size_t conv_round64(size_t n) { return (n + 63) / 64 * 64; }
@@ -296,6 +319,10 @@ INLINE void conv_plan_direct(const conv_call *call, ptrdiff_t slots, conv_direct
     const size_t size = call->f64 ? 8 : 4;
     d->call = *call;
     conv_plan_band(j, CONV_BAND_BYTES / (ptrdiff_t)size, PTRDIFF_MAX, SIMD_BYTES / (ptrdiff_t)size, &d->band);
+    d->in_place = conv_in_place(j);
+    d->by_rows = !d->in_place && j->outputs <= 4 && j->channels * conv_taps(j) <= CONV_SHORT_SUM && d->band.chunk >= j->channels;
+    if (d->in_place)
+        d->band.cells = conv_max(d->band.cells, j->channels * SIMD_BYTES / (ptrdiff_t)size);
     const ptrdiff_t regions = j->batch * j->groups * j->out[0] * d->band.regions_y * d->band.regions_x;
     /* when there are few regions, several units copy the same one, each for some of the panels */
     d->splits = conv_max(1, conv_min(conv_panels(j->outputs) / 3, 16 / conv_max(regions, 1)));
@@ -353,7 +380,7 @@ typedef struct {
 #define CONV_OUTER_ROWS(nv) ((nv) > 2 ? 6 : 8)
 #else
 #define CONV_OUTER_VECTORS 2
-#define CONV_OUTER_ROWS(nv) ((nv) > 1 ? (SIMD_AVX2 ? 6 : 4) : 8)
+#define CONV_OUTER_ROWS(nv) ((nv) > 1 ? GEMM_MR : 8)
 #endif
 #define CONV_OUTER_BLOCK 32768 /* bytes of the gradient that stay in the first-level cache */
 
@@ -419,9 +446,12 @@ typedef struct {
     conv_call call;
     ptrdiff_t group;    /* that is being computed */
     conv_shift *shift;  /* of each tap, in input cells; taps in the order of the weights' memory */
-    /* the small operand, A: element k of row m is at w_start + m * (row stride) + w_table[k / inner] + k % inner * w_step */
+    /* the operand that is plain memory (the weights, or the output's gradient): element k of output channel m is at
+     * w_start + m * (stride of m) + w_table[k / inner] + k % inner * w_step */
     ptrdiff_t w_start, w_step, inner, runs, *w_table;
     int of_weights, padded; /* the product is the weight gradient; windows overhang the input */
+    int channels_last;      /* in both arrays: the product is transposed, its rows are positions or terms */
+    ptrdiff_t ldc;          /* from one position to the next, channels last and dense */
     int dense;              /* the cells of a row of the result are evenly spaced (weight gradient: side by side) */
     int poisoned;           /* padded, and a weight is not finite (or became so) */
     size_t scratch_bytes;
@@ -457,16 +487,19 @@ INLINE ptrdiff_t conv_spaced(int axes, const ptrdiff_t *n, const ptrdiff_t *s, p
     return runs;
 }
 
+/* terms of the sum: (channel, tap), or (tap, channel) for channels last; taps in the order of the weights' memory */
 INLINE ptrdiff_t conv_weight_runs(const conv_job *j, conv_product *p, ptrdiff_t *table)
 {
-    const ptrdiff_t n[4] = {j->channels, j->kernel[0], j->kernel[1], j->kernel[2]};
-    ptrdiff_t s[4] = {j->w_channel, j->w_axis[0], j->w_axis[1], j->w_axis[2]};
+    const int first = p->channels_last ? 0 : 1;
+    ptrdiff_t n[4], s[4];
+    n[p->channels_last ? 3 : 0] = j->channels, s[p->channels_last ? 3 : 0] = j->w_channel;
     p->w_start = 0;
-    for (int a = 1; a < 4; a++)
-        if (s[a] < 0) {
-            p->w_start += (n[a] - 1) * s[a];
-            s[a] = -s[a];
-        }
+    for (int a = 0; a < 3; a++) {
+        const ptrdiff_t step = j->w_axis[a];
+        n[first + a] = j->kernel[a], s[first + a] = step < 0 ? -step : step;
+        if (step < 0)
+            p->w_start += (j->kernel[a] - 1) * step;
+    }
     return conv_spaced(4, n, s, &p->inner, &p->w_step, table);
 }
 INLINE ptrdiff_t conv_grad_runs(const conv_job *j, conv_product *p, ptrdiff_t *table)
@@ -477,19 +510,37 @@ INLINE ptrdiff_t conv_grad_runs(const conv_job *j, conv_product *p, ptrdiff_t *t
     return conv_spaced(4, n, s, &p->inner, &p->w_step, table);
 }
 
-/* forward: A is the weights. For the weight gradient (of_weights): A is the output's gradient, and the weights are the result */
+/* whether the axes of an array, the last one `step` apart, are those of a dense block */
+INLINE int conv_dense(const ptrdiff_t n[3], const ptrdiff_t s[3], ptrdiff_t step)
+{
+    for (int a = 2; a >= 0; a--) {
+        if (n[a] != 1 && s[a] != step)
+            return 0;
+        step *= n[a];
+    }
+    return 1;
+}
+
 INLINE void conv_plan_product(const conv_call *call, int of_weights, conv_product *p)
 {
     const conv_job *j = call->job;
     p->call = *call;
     p->of_weights = of_weights;
     p->padded = conv_padded(j);
+    p->channels_last = j->in_channel == 1 && j->out_channel == 1;
     if (of_weights)
-        p->dense = (j->kernel[2] == 1 || j->w_axis[2] == 1) && (j->kernel[1] == 1 || j->w_axis[1] == j->kernel[2]) &&
-                   (j->kernel[0] == 1 || j->w_axis[0] == j->kernel[1] * j->kernel[2]) && j->w_channel == conv_taps(j);
-    else
-        p->dense = (j->out[1] == 1 || j->out_axis[1] == j->out_axis[2] * j->out[2]) &&
-                   (j->out[0] == 1 || j->out_axis[0] == j->out_axis[2] * j->out[2] * j->out[1]);
+        p->channels_last &= j->w_output == 1 && conv_dense(j->kernel, j->w_axis, j->channels * j->w_channel);
+    const ptrdiff_t positions = conv_positions(j);
+    if (of_weights && p->channels_last)
+        p->dense = 1;
+    else if (of_weights)
+        p->dense = conv_dense(j->kernel, j->w_axis, 1) && j->w_channel == conv_taps(j);
+    else if (p->channels_last) {
+        /* rows of the result are all positions of all images */
+        p->ldc = positions == 1 ? j->out_batch : j->out[2] > 1 ? j->out_axis[2] : j->out[1] > 1 ? j->out_axis[1] : j->out_axis[0];
+        p->dense = conv_dense(j->out, j->out_axis, p->ldc) && (j->batch == 1 || j->out_batch == positions * p->ldc);
+    } else
+        p->dense = conv_dense(j->out, j->out_axis, j->out_axis[2]);
     p->poisoned = 0;
     p->w_table = NULL;
     p->runs = of_weights ? conv_grad_runs(j, p, NULL) : conv_weight_runs(j, p, NULL);
@@ -531,7 +582,7 @@ INLINE void conv_plan_outer(const conv_call *call, ptrdiff_t slots, conv_outer *
     const ptrdiff_t outputs = d->panels * d->width;
     conv_plan_band(j, CONV_BAND_BYTES / size, conv_max(64, CONV_BAND_BYTES / (outputs * size)), lanes, &d->band);
     const conv_band *b = &d->band;
-    d->in_place = j->out[1] == 1 && conv_plain_axis(j, 1) && conv_plain_axis(j, 2) && j->in_axis[2] == 1 && j->kernel[0] == 1;
+    d->in_place = conv_in_place(j);
     d->positions = (b->rows - 1) * b->row + b->cols;
     d->regions = j->batch * j->out[0] * b->regions_y * b->regions_x;
     const ptrdiff_t bytes = conv_max(1, j->groups * outputs * j->channels * taps * size);
@@ -575,6 +626,52 @@ INLINE void conv_plan_bias(conv_bias *d)
     d->items = d->outer * d->runs;
     d->pieces = conv_max(1, conv_min(d->items, conv_min(CONV_BIAS_PIECES, CONV_PARTIAL / 8 / conv_max(1, d->channels))));
     d->scratch_bytes = (size_t)(d->pieces * d->channels) * sizeof(double);
+}
+
+/* ---- which path; by shape only ---- */
+enum { CONV_DIRECT, CONV_PRODUCT, CONV_LANES, CONV_OUTER };
+#define CONV_SCRATCH 4194304 /* bytes: the most for a band, or for the weights of all groups of a call */
+
+/* groups that are run in one go: their weights, packed or as sums, fit CONV_SCRATCH */
+INLINE ptrdiff_t conv_groups_at_once(const conv_job *j, ptrdiff_t size)
+{
+    const ptrdiff_t bytes = conv_max(1, j->outputs * j->channels * conv_taps(j) * size);
+    return conv_max(1, conv_min(j->groups, CONV_SCRATCH / bytes));
+}
+
+INLINE int conv_band_fits(const conv_job *j, ptrdiff_t size)
+{
+    conv_band band;
+    conv_plan_band(j, CONV_BAND_BYTES / size, PTRDIFF_MAX, SIMD_BYTES / size, &band);
+    return band.cells <= CONV_SCRATCH / size;
+}
+
+INLINE int conv_forward_path(const conv_job *j, ptrdiff_t size)
+{
+    const ptrdiff_t terms = j->channels * conv_taps(j);
+    /* the band does without patches, but its tiles end in gaps, and stream all weights for each region */
+    if (j->outputs * terms * size > 524288 || !conv_band_fits(j, size))
+        return CONV_PRODUCT;
+    /* channels far apart: each is another page */
+    if (conv_taps(j) == 1 && j->channels > 64)
+        return CONV_PRODUCT;
+    /* channels last are transposed into the band and out of it, which few taps do not pay for */
+    if (j->in_channel == 1 && j->groups == 1 && (conv_taps(j) < 4 && j->channels >= 16))
+        return CONV_PRODUCT;
+    return CONV_DIRECT;
+}
+
+INLINE int conv_weight_path(const conv_job *j, ptrdiff_t size)
+{
+    const ptrdiff_t terms = j->channels * conv_taps(j), lanes = SIMD_BYTES / size;
+    if (j->outputs * terms * size > CONV_SCRATCH || terms * SIMD_BYTES > CONV_SCRATCH || !conv_band_fits(j, size))
+        return CONV_PRODUCT;
+    if (j->outputs < lanes / 2)
+        return CONV_LANES;
+    /* sums of a region are short, or patches are packed for many outputs */
+    if (j->outputs >= 96 || (j->outputs >= 64 && conv_positions(j) <= 64))
+        return CONV_PRODUCT;
+    return CONV_OUTER;
 }
 
 #define REAL_BODY "conv_real.h"

@@ -48,6 +48,10 @@ cdef extern from "conv.h" nogil:
         Py_ssize_t outer, channels, inner, pieces
         size_t scratch_bytes
         double *partial
+    int CONV_DIRECT, CONV_PRODUCT, CONV_LANES, CONV_OUTER
+    int conv_forward_path(const conv_job *j, Py_ssize_t size) noexcept
+    int conv_weight_path(const conv_job *j, Py_ssize_t size) noexcept
+    Py_ssize_t conv_groups_at_once(const conv_job *j, Py_ssize_t size) noexcept
     void conv_forward_job(conv_job *j, Py_ssize_t batch, Py_ssize_t groups, Py_ssize_t outputs, Py_ssize_t channels, int channels_last,
                           const Py_ssize_t *size, const Py_ssize_t *kernel, const Py_ssize_t *output, const Py_ssize_t *stride,
                           const Py_ssize_t *dilation, const Py_ssize_t *before) noexcept
@@ -163,7 +167,8 @@ cdef int product(conv_call *call, bint of_weights, int num_threads) except -1:
 
 
 import os
-cdef int PATH = int(os.environ.get('CONV_PATH', '0'))
+cdef int PATH = int(os.environ.get('CONV_PATH', '-1'))
+
 
 cdef int correlate(conv_call *call, int num_threads) except -1:
     """call.out = correlation of call.x with call.w, plus bias; every output cell is written."""
@@ -173,7 +178,8 @@ cdef int correlate(conv_call *call, int num_threads) except -1:
     if job.batch * job.groups * job.outputs * conv_positions(&job) == 0:
         return 0
     call.job = &job
-    poisoned = product(call, False, num_threads) if PATH else direct(call, num_threads)
+    path = conv_forward_path(&job, 8 if call.f64 else 4) if PATH < 0 else PATH
+    poisoned = direct(call, num_threads) if path == CONV_DIRECT else product(call, False, num_threads)
     if poisoned:
         with nogil:
             each(conv_masked, call, job.batch * job.groups * job.outputs, num_threads)
@@ -246,12 +252,13 @@ cdef int weight_gradient(conv_call *call, int num_threads) except -1:
     conv_simplify(&job)
     call.job = &job
     cdef int poisoned
-    if PATH == 2:
-        poisoned = product(call, True, num_threads)
-    elif PATH:
+    path = conv_weight_path(&job, 8 if call.f64 else 4) if PATH < 0 else PATH
+    if path == CONV_LANES:
+        poisoned = lanes(call, num_threads)
+    elif path == CONV_OUTER:
         poisoned = outer(call, num_threads)
     else:
-        poisoned = lanes(call, num_threads)
+        poisoned = product(call, True, num_threads)
     if poisoned:
         # a NaN may be that of a gradient over padding, which meets no cell of x
         with nogil:

@@ -53,26 +53,6 @@ INLINE ptrdiff_t FN(conv_runs)(const conv_job *j, const real *in, ptrdiff_t i0, 
     return count;
 }
 
-/* to[0..n-1] = from[0], from[step], ...; n <= GEMM_NR */
-INLINE void FN(conv_copy_cells)(real *to, const real *from, ptrdiff_t step, ptrdiff_t n)
-{
-    if (step != 1) {
-        for (ptrdiff_t i = 0; i < n; i++)
-            to[i] = from[i * step];
-    } else if (n >= LANES) {
-        const vec a = vload(from), b = vload(from + n - LANES);
-        vstore(to, a);
-        vstore(to + n - LANES, b);
-    } else {
-#if SIMD_AVX512
-        vstore_n(to, vload_n(from, n), n);
-#else
-        for (ptrdiff_t i = 0; i < n; i++)
-            to[i] = from[i];
-#endif
-    }
-}
-
 /* panel[k][column] = the cell that term k = (channel, tap) of the output cell reads, 0 over padding */
 FUNC void FN(conv_pack_patches)(const void *ctx, ptrdiff_t i0, ptrdiff_t ni, ptrdiff_t k0, ptrdiff_t nk, real *panel, ptrdiff_t width)
 {
@@ -100,12 +80,12 @@ FUNC void FN(conv_pack_patches)(const void *ctx, ptrdiff_t i0, ptrdiff_t ni, ptr
             const ptrdiff_t step = j->step[2] * j->in_axis[2], n = last - first + 1;
             if (n == r->count)
                 for (ptrdiff_t c = c0; c < c1; c++, to += taps * width, from += j->in_channel)
-                    FN(conv_copy_cells)(to, from, step, n);
+                    FN(conv_copy_row)(to, from, step, n);
             else
                 for (ptrdiff_t c = c0; c < c1; c++, to += taps * width, from += j->in_channel) {
                     for (ptrdiff_t k = 0; k < first; k++)
                         to[k] = 0;
-                    FN(conv_copy_cells)(to + first, from, step, n);
+                    FN(conv_copy_row)(to + first, from, step, n);
                     for (ptrdiff_t k = last + 1; k < r->count; k++)
                         to[k] = 0;
                 }
@@ -136,9 +116,122 @@ FUNC void FN(conv_store_product)(void *ctx, ptrdiff_t i0, ptrdiff_t ni, ptrdiff_
             n = conv_min(n, j->out[2] - x);
         }
         for (ptrdiff_t i = 0; i < ni; i++)
-            FN(conv_store_run)(tile + i * ld + at, out + i * j->out_channel, j->out_axis[2], n, NULL, add);
+            FN(conv_store_run)(tile + i * ld + at, out + i * j->out_channel, j->out_axis[2], n, add);
         at += n;
     }
+}
+
+/* ---- channels last: rows of the product are positions, columns output channels ---- */
+
+/* the cell and the image of one position, without a tap's shift */
+typedef struct {
+    ptrdiff_t z, y, x;
+    const real *in;
+} FN(conv_cell);
+
+INLINE void FN(conv_cells)(const conv_job *j, const real *in, ptrdiff_t i0, ptrdiff_t ni, FN(conv_cell) * cell)
+{
+    FN(conv_run) run[GEMM_MR];
+    const ptrdiff_t runs = FN(conv_runs)(j, in, i0, ni, run);
+    for (ptrdiff_t r = 0; r < runs; r++)
+        for (ptrdiff_t i = 0; i < run[r].count; i++) {
+            FN(conv_cell) *c = cell + run[r].start + i;
+            c->z = run[r].z, c->y = run[r].y, c->x = run[r].x + i * j->step[2], c->in = run[r].in;
+        }
+}
+
+/* where channel 0 of the cell is, NULL over padding */
+INLINE const real *FN(conv_at)(const conv_job *j, const FN(conv_cell) * c, const conv_shift *s)
+{
+    const ptrdiff_t z = c->z + s->z, y = c->y + s->y, x = c->x + s->x;
+    if (z < 0 || z >= j->in[0] || y < 0 || y >= j->in[1] || x < 0 || x >= j->in[2])
+        return NULL;
+    return c->in + z * j->in_axis[0] + y * j->in_axis[1] + x * j->in_axis[2];
+}
+
+#define CONV_PATCH_BLOCK 64 /* terms or positions: at most 8 KB of patches on the stack */
+
+/* panel[k][row] = the cell that term k = (tap, channel) of position i0 + row reads, 0 over padding */
+FUNC void FN(conv_pack_rows)(const void *ctx, ptrdiff_t i0, ptrdiff_t ni, ptrdiff_t k0, ptrdiff_t nk, real *panel, ptrdiff_t width)
+{
+    const conv_product *p = (const conv_product *)ctx;
+    const conv_job *j = p->call.job;
+    real rows[(GEMM_MR + LANES - 1) / LANES * LANES * CONV_PATCH_BLOCK] __attribute__((aligned(64)));
+    FN(conv_cell) cell[GEMM_MR];
+    FN(conv_cells)(j, (const real *)p->call.in + p->group * j->in_group, i0, ni, cell);
+    for (ptrdiff_t at = 0; at < nk; at += CONV_PATCH_BLOCK) {
+        const ptrdiff_t n = conv_min(CONV_PATCH_BLOCK, nk - at);
+        ptrdiff_t tap = (k0 + at) / j->channels, c = (k0 + at) % j->channels;
+        for (ptrdiff_t k = 0; k < n; tap++, c = 0) {
+            const ptrdiff_t run = conv_min(j->channels - c, n - k);
+            for (ptrdiff_t i = 0; i < ni; i++) {
+                const real *from = FN(conv_at)(j, cell + i, p->shift + tap);
+                real *to = rows + i * CONV_PATCH_BLOCK + k;
+                if (from)
+                    FN(conv_copy_row)(to, from + c, 1, run);
+                else
+                    FN(conv_zero)(to, run);
+            }
+            k += run;
+        }
+        /* the last strip of LANES rows first: where width is no multiple of LANES its vectors end in the next row of the panel */
+        for (ptrdiff_t k = 0; k < n; k += LANES)
+            for (ptrdiff_t i = (width - 1) / LANES * LANES; i >= 0; i -= LANES)
+                FN(transpose_tile)(rows + i * CONV_PATCH_BLOCK + k, CONV_PATCH_BLOCK, ni - i, n - k, panel + (at + k) * width + i, width);
+    }
+}
+
+/* a tile of [positions, outputs] to the output */
+FUNC void FN(conv_store_rows)(void *ctx, ptrdiff_t i0, ptrdiff_t ni, ptrdiff_t j0, ptrdiff_t nj, const real *tile, ptrdiff_t ld, int add,
+                              int last)
+{
+    const conv_product *p = (const conv_product *)ctx;
+    const conv_job *j = p->call.job;
+    const ptrdiff_t positions = conv_positions(j);
+    (void)last;
+    for (ptrdiff_t i = 0; i < ni; i++) {
+        const ptrdiff_t b = (i0 + i) / positions, cell = (i0 + i) % positions;
+        const ptrdiff_t x = cell % j->out[2], y = cell / j->out[2] % j->out[1], z = cell / j->out[2] / j->out[1];
+        real *out = (real *)p->call.out + b * j->out_batch + p->group * j->out_group + z * j->out_axis[0] + y * j->out_axis[1] + x * j->out_axis[2];
+        FN(conv_store_run)(tile + i * ld, out + j0 * j->out_channel, j->out_channel, nj, add);
+    }
+}
+
+/* panel[k][row] = the cell that term i0 + row = (tap, channel) reads at position k (of all images), 0 over padding */
+FUNC void FN(conv_pack_term_rows)(const void *ctx, ptrdiff_t i0, ptrdiff_t ni, ptrdiff_t k0, ptrdiff_t nk, real *panel, ptrdiff_t width)
+{
+    const conv_product *p = (const conv_product *)ctx;
+    const conv_job *j = p->call.job;
+    const real *in = (const real *)p->call.in + p->group * j->in_group;
+    FN(conv_run) run[CONV_PATCH_BLOCK];
+    for (ptrdiff_t at = 0; at < nk; at += CONV_PATCH_BLOCK) {
+        const ptrdiff_t runs = FN(conv_runs)(j, in, k0 + at, conv_min(CONV_PATCH_BLOCK, nk - at), run);
+        ptrdiff_t tap = i0 / j->channels, c = i0 % j->channels;
+        for (ptrdiff_t i = 0; i < ni; tap++, c = 0) {
+            const ptrdiff_t n = conv_min(j->channels - c, ni - i);
+            const conv_shift *s = p->shift + tap;
+            for (ptrdiff_t q = 0; q < runs; q++) {
+                const FN(conv_run) *r = run + q;
+                const ptrdiff_t z = r->z + s->z, y = r->y + s->y, x = r->x + s->x;
+                real *to = panel + (at + r->start) * width + i;
+                ptrdiff_t first, last;
+                conv_inside(x, j->step[2], j->in[2], r->count, &first, &last);
+                if (z < 0 || z >= j->in[0] || y < 0 || y >= j->in[1] || last < first)
+                    first = r->count, last = r->count - 1;
+                const real *from = r->in + c + z * j->in_axis[0] + y * j->in_axis[1] + x * j->in_axis[2];
+                for (ptrdiff_t k = 0; k < r->count; k++, to += width) {
+                    if (k < first || k > last)
+                        FN(conv_zero)(to, n);
+                    else
+                        FN(conv_copy)(to, from + k * j->step[2] * j->in_axis[2], n);
+                }
+            }
+            i += n;
+        }
+    }
+    if (ni < width)
+        for (ptrdiff_t k = 0; k < nk; k++)
+            FN(conv_zero)(panel + k * width + ni, width - ni);
 }
 
 /* the job of one group */
@@ -149,6 +242,18 @@ FUNC void FN(conv_product_job)(conv_product *p, ptrdiff_t group, FN(conv_weights
     p->group = group;
     weights->product = p;
     FN(conv_weight_matrix)(p, group, &weights->matrix);
+    if (p->channels_last) {
+        job->m = j->batch * conv_positions(j), job->n = j->outputs, job->k = j->channels * conv_taps(j);
+        job->pack_a = FN(conv_pack_rows), job->a = p;
+        job->pack_b = p->padded ? FN(conv_pack_weights) : FN(gemm_plain);
+        job->b = p->padded ? (const void *)weights : (const void *)&weights->matrix;
+        if (p->dense)
+            job->c = (real *)p->call.out + group * j->out_group, job->ldc = p->ldc;
+        else
+            job->store = FN(conv_store_rows), job->store_ctx = p;
+        job->bias_col = p->call.bias ? (const real *)p->call.bias + group * j->outputs : NULL;
+        return;
+    }
     job->m = j->outputs, job->n = j->batch * conv_positions(j), job->k = j->channels * conv_taps(j);
     job->pack_a = p->padded ? FN(conv_pack_weights) : FN(gemm_plain);
     job->a = p->padded ? (const void *)weights : (const void *)&weights->matrix;
@@ -158,8 +263,6 @@ FUNC void FN(conv_product_job)(conv_product *p, ptrdiff_t group, FN(conv_weights
 }
 
 /* ---- the weight gradient: [outputs, batch and positions] x [batch and positions, terms] ---- */
-
-#define CONV_PATCH_BLOCK 64 /* positions: 8 KB of patches on the stack */
 
 /* panel[k][column] = the cell that term i0 + column reads at position k (of all images), 0 over padding */
 FUNC void FN(conv_pack_terms)(const void *ctx, ptrdiff_t i0, ptrdiff_t ni, ptrdiff_t k0, ptrdiff_t nk, real *panel, ptrdiff_t width)
@@ -240,6 +343,16 @@ FUNC void FN(conv_terms_job)(conv_product *p, ptrdiff_t group, FN(conv_weights) 
     grad->product = p;
     grad->matrix.p = (const real *)p->call.w + group * j->out_group;
     grad->matrix.rs = j->out_channel, grad->matrix.ks = p->w_step, grad->matrix.inner = p->inner, grad->matrix.table = p->w_table;
+    if (p->channels_last) {
+        /* [terms, batch and positions] x [batch and positions, outputs], terms (tap, channel) */
+        job->m = terms, job->n = j->outputs, job->k = j->batch * conv_positions(j);
+        job->pack_a = FN(conv_pack_term_rows), job->a = p;
+        job->pack_b = FN(gemm_plain), job->b = &grad->matrix;
+        job->c = (real *)p->call.out + group * j->w_group, job->ldc = j->w_channel;
+        if (p->padded)
+            job->finish = FN(conv_check_weights), job->finish_ctx = p;
+        return;
+    }
     job->m = j->outputs, job->n = terms, job->k = j->batch * conv_positions(j);
     job->pack_a = FN(gemm_plain), job->a = &grad->matrix;
     job->pack_b = FN(conv_pack_terms), job->b = p;

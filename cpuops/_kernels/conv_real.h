@@ -73,79 +73,123 @@ FUNC void FN(conv_masked_weight)(const conv_call *call, ptrdiff_t unit)
 
 INLINE void FN(conv_zero)(real *p, ptrdiff_t n) { memset(p, 0, (size_t)n * sizeof(real)); }
 
+/* to[0..n-1] = from[0..n-1] */
+INLINE void FN(conv_copy)(real *to, const real *from, ptrdiff_t n)
+{
+    ptrdiff_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        vstore(to + i, vload(from + i));
+#if SIMD_AVX512
+    if (i < n)
+        vstore_n(to + i, vload_n(from + i, n - i), n - i);
+#else
+    if (i < n && n >= LANES)
+        vstore(to + n - LANES, vload(from + n - LANES));
+    else
+        for (; i < n; i++)
+            to[i] = from[i];
+#endif
+}
+
 /* to[0..n-1] = from[0], from[step], ... */
 INLINE void FN(conv_copy_row)(real *to, const real *from, ptrdiff_t step, ptrdiff_t n)
 {
     if (step == 1) {
-        ptrdiff_t i = 0;
-        for (; i + LANES <= n; i += LANES)
-            vstore(to + i, vload(from + i));
-        for (; i < n; i++)
-            to[i] = from[i];
-    } else
-        for (ptrdiff_t i = 0; i < n; i++)
-            to[i] = from[i * step];
+        FN(conv_copy)(to, from, n);
+        return;
+    }
+    ptrdiff_t i = 0;
+    if (step == 2)
+        for (vec even, odd; i + LANES < n; i += LANES) { /* reads one cell beyond the last of these, hence < */
+            vdeal(vload(from + 2 * i), vload(from + 2 * i + LANES), &even, &odd);
+            vstore(to + i, even);
+        }
+    for (; i < n; i++)
+        to[i] = from[i * step];
+}
+
+/* one row of the planes of nc channels that lie side by side: cells first..first+n-1, the margins 0 */
+INLINE void FN(conv_fill_channels)(const conv_band *p, const real *from, ptrdiff_t apart, ptrdiff_t nc, ptrdiff_t first, ptrdiff_t n, real *to)
+{
+    for (ptrdiff_t c = 0; c < nc; c++) {
+        real *row = to + c * p->channel;
+        for (ptrdiff_t i = 0; i < first; i++)
+            row[i] = 0;
+        for (ptrdiff_t i = first + n; i < p->row; i++)
+            row[i] = 0;
+    }
+    /* a vector that ends beyond the row is overwritten by the next row's */
+    for (ptrdiff_t i = 0; i < n; i += LANES)
+        for (ptrdiff_t c = 0; c < nc; c += LANES)
+            FN(transpose_tile)(from + i * apart + c, apart, n - i, nc - c, to + first + i + c * p->channel, p->channel);
 }
 
 /* the band of channels c0..c0+nc-1 for output slice z and the region at (y0, x0) with `rows` rows; `in` at its group */
 FUNC void FN(conv_fill_band)(const conv_job *j, const conv_band *p, const real *in, ptrdiff_t c0, ptrdiff_t nc, ptrdiff_t z,
                              ptrdiff_t y0, ptrdiff_t rows, ptrdiff_t x0, real *band)
 {
-    const ptrdiff_t height = rows + p->reach_y;
-    for (ptrdiff_t c = c0; c < c0 + nc; c++)
-        for (ptrdiff_t t = 0; t < j->kernel[0]; t++) {
-            const ptrdiff_t iz = z * j->step[0] + t * j->dil[0] + j->off[0];
-            for (ptrdiff_t fy = 0; fy < p->phases_y; fy++)
-                for (ptrdiff_t fx = 0; fx < p->phases_x; fx++, band += p->plane) {
-                    if (iz < 0 || iz >= j->in[0]) {
-                        FN(conv_zero)(band, p->plane);
-                        continue;
-                    }
-                    const real *from = in + c * j->in_channel + iz * j->in_axis[0];
-                    const ptrdiff_t ystart = y0 * j->step[1] + fy * j->dil[1] % j->step[1] + j->off[1];
-                    const ptrdiff_t xstart = x0 * j->step[2] + fx * j->dil[2] % j->step[2] + j->off[2];
-                    ptrdiff_t first, last, top, bottom;
-                    conv_inside(xstart, j->step[2], j->in[2], p->row, &first, &last);
-                    conv_inside(ystart, j->step[1], j->in[1], height, &top, &bottom);
-                    real *to = band;
-                    if (last < first || bottom < top) {
-                        FN(conv_zero)(band, p->plane);
-                        continue;
-                    }
-                    FN(conv_zero)(to, top * p->row);
-                    from += ystart * j->in_axis[1] + (xstart + first * j->step[2]) * j->in_axis[2];
-                    for (ptrdiff_t e = top; e <= bottom; e++) {
-                        to = band + e * p->row;
-                        for (ptrdiff_t i = 0; i < first; i++)
-                            to[i] = 0;
-                        FN(conv_copy_row)(to + first, from + e * j->step[1] * j->in_axis[1], j->step[2] * j->in_axis[2],
-                                          last - first + 1);
-                        for (ptrdiff_t i = last + 1; i < p->row; i++)
-                            to[i] = 0;
-                    }
-                    to = band + (bottom + 1) * p->row;
-                    FN(conv_zero)(to, p->plane - (bottom + 1) * p->row);
+    const ptrdiff_t height = rows + p->reach_y, above = j->step[1] * j->in_axis[1], apart = j->step[2] * j->in_axis[2];
+    const int together = j->in_channel == 1 && nc >= 4;
+    for (ptrdiff_t t = 0; t < j->kernel[0]; t++)
+        for (ptrdiff_t fy = 0; fy < p->phases_y; fy++)
+            for (ptrdiff_t fx = 0; fx < p->phases_x; fx++, band += p->plane) {
+                const ptrdiff_t iz = z * j->step[0] + t * j->dil[0] + j->off[0];
+                const ptrdiff_t ystart = y0 * j->step[1] + conv_phase_cell(j, 1, fy) + j->off[1];
+                const ptrdiff_t xstart = x0 * j->step[2] + conv_phase_cell(j, 2, fx) + j->off[2];
+                ptrdiff_t first, last, top, bottom;
+                conv_inside(xstart, j->step[2], j->in[2], p->row, &first, &last);
+                conv_inside(ystart, j->step[1], j->in[1], height, &top, &bottom);
+                if (iz < 0 || iz >= j->in[0] || last < first)
+                    bottom = top - 1;
+                if (bottom < top)
+                    top = bottom = 0, last = first - 1; /* all of it is padding */
+                const ptrdiff_t n = last - first + 1, end = n > 0 ? bottom + 1 : 0;
+                const real *from = in + c0 * j->in_channel + iz * j->in_axis[0] + ystart * j->in_axis[1] +
+                                   (xstart + first * j->step[2]) * j->in_axis[2];
+                if (together)
+                    for (ptrdiff_t e = top; e < end; e++)
+                        FN(conv_fill_channels)(p, from + e * above, apart, nc, first, n, band + e * p->row);
+                for (ptrdiff_t c = 0; c < nc; c++, from += j->in_channel) {
+                    real *plane = band + c * p->channel;
+                    /* short rows: a few stores clear the margins of all of them */
+                    const int small = p->plane <= 32 * LANES && !together;
+                    FN(conv_zero)(plane, small ? p->plane : top * p->row);
+                    if (!small)
+                        FN(conv_zero)(plane + end * p->row, p->plane - end * p->row);
+                    if (!together)
+                        for (ptrdiff_t e = top; e < end; e++) {
+                            real *to = plane + e * p->row;
+                            for (ptrdiff_t i = 0; i < first && !small; i++)
+                                to[i] = 0;
+                            FN(conv_copy_row)(to + first, from + e * above, apart, n);
+                            for (ptrdiff_t i = last + 1; i < p->row && !small; i++)
+                                to[i] = 0;
+                        }
                 }
-        }
+            }
 }
 
 /* ---- direct ---- */
 
-/* tile[m][v] = sum over channels and taps of weight * band; rows and nv are constants after inlining */
-INLINE void FN(conv_tile)(const int rows, const int nv, const real *w, const real *band, const ptrdiff_t *tap, ptrdiff_t taps,
-                          ptrdiff_t channels, ptrdiff_t channel, real *tile)
+/* out[m*ld + v*out_step] = bias[m] + sum over channels and taps of weight * band, for `rows` output channels and nv vectors, which
+ * lie v*step apart in the band; the first n lanes. rows and nv are constants after inlining */
+INLINE void FN(conv_tile)(const int rows, const int nv, const real *w, const real *bias, const real *band, const ptrdiff_t step,
+                          const ptrdiff_t *tap, ptrdiff_t taps, ptrdiff_t channels, ptrdiff_t channel, real *out, ptrdiff_t ld,
+                          const ptrdiff_t out_step, const ptrdiff_t n)
 {
     vec s[GEMM_MR * 4];
-#pragma GCC unroll 56
-    for (int i = 0; i < rows * nv; i++)
-        s[i] = vzero();
+#pragma GCC unroll 14
+    for (int m = 0; m < rows; m++)
+#pragma GCC unroll 4
+        for (int v = 0; v < nv; v++)
+            s[m * nv + v] = bias ? vset(bias[m]) : vzero();
     for (ptrdiff_t c = 0; c < channels; c++, band += channel)
         for (ptrdiff_t t = 0; t < taps; t++, w += rows) {
             const real *from = band + tap[t];
             vec a[4];
 #pragma GCC unroll 4
             for (int v = 0; v < nv; v++)
-                a[v] = vload(from + v * LANES);
+                a[v] = vload(from + v * step);
 #pragma GCC unroll 14
             for (int m = 0; m < rows; m++) {
                 const vec k = vset(w[m]);
@@ -154,34 +198,54 @@ INLINE void FN(conv_tile)(const int rows, const int nv, const real *w, const rea
                     s[m * nv + v] = vfma(k, a[v], s[m * nv + v]);
             }
         }
-#pragma GCC unroll 56
-    for (int i = 0; i < rows * nv; i++)
-        vstore(tile + i * LANES, s[i]);
+#pragma GCC unroll 14
+    for (int m = 0; m < rows; m++, out += ld)
+#pragma GCC unroll 4
+        for (int v = 0; v < nv; v++) {
+            if (n == LANES)
+                vstore(out + v * out_step, s[m * nv + v]);
+            else
+                vstore_n(out + v * out_step, s[m * nv + v], n);
+        }
 }
 
+/* flat: the vectors follow each other */
 #define CONV_TILE_ARGS                                                                                                   \
-    const real *w, const real *band, const ptrdiff_t *tap, ptrdiff_t taps, ptrdiff_t channels, ptrdiff_t channel, real *tile
+    const real *w, const real *bias, const real *band, const ptrdiff_t *tap, ptrdiff_t taps, ptrdiff_t channels,         \
+        ptrdiff_t channel, real *out, ptrdiff_t ld
 /* four vectors a pass where the rows leave registers for them */
 #define CONV_WIDE_ROWS (GEMM_MR / 2 - 1)
-#define X(i)                                                                                                            \
-    FUNC void FN(conv_tile_##i##_1)(CONV_TILE_ARGS)                                                                     \
-    {                                                                                                                   \
-        FN(conv_tile)(i < GEMM_MR ? i + 1 : 1, 1, w, band, tap, taps, channels, channel, tile);                          \
-    }                                                                                                                   \
-    FUNC void FN(conv_tile_##i##_2)(CONV_TILE_ARGS)                                                                     \
-    {                                                                                                                   \
-        FN(conv_tile)(i < GEMM_MR ? i + 1 : 1, 2, w, band, tap, taps, channels, channel, tile);                          \
-    }                                                                                                                   \
-    FUNC void FN(conv_tile_##i##_4)(CONV_TILE_ARGS)                                                                     \
-    {                                                                                                                   \
-        FN(conv_tile)(i < CONV_WIDE_ROWS ? i + 1 : 1, 4, w, band, tap, taps, channels, channel, tile);                   \
+#define CONV_TILE(i, nv, most)                                                                                           \
+    FUNC void FN(conv_tile_##i##_##nv)(CONV_TILE_ARGS)                                                                   \
+    {                                                                                                                    \
+        FN(conv_tile)(i < most ? i + 1 : 1, nv, w, bias, band, LANES, tap, taps, channels, channel, out, ld, LANES, LANES); \
     }
+#define X(i) CONV_TILE(i, 1, GEMM_MR) CONV_TILE(i, 2, GEMM_MR) CONV_TILE(i, 4, CONV_WIDE_ROWS)
 GEMM_ROWS(X)
 #undef X
 typedef void (*FN(conv_tile_function))(CONV_TILE_ARGS);
 #define X(i) {FN(conv_tile_##i##_1), FN(conv_tile_##i##_2), FN(conv_tile_##i##_4)},
 /* [rows - 1][0, 1, 2 for 1, 2, 4 vectors] */
 static const FN(conv_tile_function) FN(conv_tiles)[14][3] __attribute__((unused)) = {GEMM_ROWS(X)};
+#undef X
+
+/* by rows: one vector of each of several image rows, for short sums of few output channels, which are over before the
+ * cells of a flat tile are sorted into rows */
+#define CONV_ROW_TILE_ARGS                                                                                               \
+    const real *w, const real *bias, const real *band, ptrdiff_t step, const ptrdiff_t *tap, ptrdiff_t taps,             \
+        ptrdiff_t channels, ptrdiff_t channel, real *out, ptrdiff_t ld, ptrdiff_t out_step, ptrdiff_t n
+#define CONV_ROW_TILE(i, nv, most)                                                                                       \
+    FUNC void FN(conv_row_tile_##i##_##nv)(CONV_ROW_TILE_ARGS)                                                           \
+    {                                                                                                                    \
+        FN(conv_tile)(i < most ? i + 1 : 1, nv, w, bias, band, step, tap, taps, channels, channel, out, ld, out_step, n); \
+    }
+#define X(i) CONV_ROW_TILE(i, 1, 4) CONV_ROW_TILE(i, 2, 4) CONV_ROW_TILE(i, 4, CONV_WIDE_ROWS)
+X(0) X(1) X(2) X(3)
+#undef X
+typedef void (*FN(conv_row_tile_function))(CONV_ROW_TILE_ARGS);
+#define X(i) {FN(conv_row_tile_##i##_1), FN(conv_row_tile_##i##_2), FN(conv_row_tile_##i##_4)}
+/* [rows - 1][0, 1, 2 for 1, 2, 4 vectors] */
+static const FN(conv_row_tile_function) FN(conv_row_tiles)[4][3] __attribute__((unused)) = {X(0), X(1), X(2), X(3)};
 #undef X
 
 FUNC int FN(conv_finite)(const real *p, ptrdiff_t n)
@@ -220,42 +284,113 @@ FUNC void FN(conv_direct_pack)(conv_direct *d, ptrdiff_t group)
 }
 
 /* n elements of a tile's row to the output */
-INLINE void FN(conv_store_run)(const real *tile, real *out, ptrdiff_t step, ptrdiff_t n, const real *bias, int add)
+INLINE void FN(conv_store_run)(const real *tile, real *out, ptrdiff_t step, ptrdiff_t n, int add)
 {
+    if (step == 1 && !add) {
+        FN(conv_copy)(out, tile, n);
+        return;
+    }
     ptrdiff_t i = 0;
-    if (step == 1) {
-        const vec k = vset(bias ? *bias : 0);
-        for (; i + LANES <= n; i += LANES) {
-            vec v = vload(tile + i);
-            if (add)
-                v = vload(out + i) + v;
-            if (bias)
-                v = v + k;
-            vstore(out + i, v);
+    if (step == 1)
+        for (; i + LANES <= n; i += LANES)
+            vstore(out + i, vload(out + i) + vload(tile + i));
+    if (step == 2 && !add) {
+        /* every other cell is somebody else's and stays; none beyond the last of these is touched */
+        vec even, odd, a, b;
+        vzip(vset(1), vzero(), &even, &odd);
+        const vmask mine = vgt(even, vzero());
+        for (; i + LANES < n; i += LANES) {
+            vzip(vload(tile + i), vzero(), &a, &b);
+            vstore(out + 2 * i, vsel(mine, a, vload(out + 2 * i)));
+            vstore(out + 2 * i + LANES, vsel(mine, b, vload(out + 2 * i + LANES)));
         }
     }
-    for (; i < n; i++) {
-        real v = tile[i];
-        if (add)
-            v = out[i * step] + v;
-        if (bias)
-            v = v + *bias;
-        out[i * step] = v;
+    if (add)
+        for (; i < n; i++)
+            out[i * step] += tile[i];
+    else
+        for (; i < n; i++)
+            out[i * step] = tile[i];
+}
+
+/* a run of n positions, `rows` channels to where these lie side by side */
+INLINE void FN(conv_store_channels)(const real *tile, ptrdiff_t ld, ptrdiff_t rows, real *out, ptrdiff_t step, ptrdiff_t n, int add)
+{
+    real t[LANES * LANES] __attribute__((aligned(64)));
+    for (ptrdiff_t i = 0; i < n; i += LANES)
+        for (ptrdiff_t m = 0; m < rows; m += LANES) {
+            const ptrdiff_t count = conv_min(LANES, n - i);
+            FN(transpose_tile)(tile + m * ld + i, ld, rows - m, count, t, LANES);
+            for (ptrdiff_t k = 0; k < count; k++)
+                FN(conv_store_run)(t + k * LANES, out + (i + k) * step + m, 1, conv_min(LANES, rows - m), add);
+        }
+}
+
+/* a tile of `rows` rows of `width` cells, whose first n cells are the region's flat positions from row y, column x on */
+INLINE void FN(conv_store_tile)(const conv_job *j, const conv_band *b, const real *tile, ptrdiff_t rows, ptrdiff_t width, ptrdiff_t y,
+                                ptrdiff_t x, ptrdiff_t n, ptrdiff_t cols, real *out, int add)
+{
+    for (ptrdiff_t i = 0; i < n; y++, x = 0) {
+        const ptrdiff_t run = conv_min(cols - x, n - i);
+        real *to = out + y * j->out_axis[1] + x * j->out_axis[2];
+        if (run > 0 && j->out_channel == 1 && rows > 1)
+            FN(conv_store_channels)(tile + i, width, rows, to, j->out_axis[2], run, add);
+        else if (run > 0)
+            for (ptrdiff_t m = 0; m < rows; m++)
+                FN(conv_store_run)(tile + m * width + i, to + m * j->out_channel, j->out_axis[2], run, add);
+        i += b->row - x;
     }
 }
 
-/* a tile of `rows` rows of `width` cells, whose first n cells are the region's flat positions p..p+n-1 */
-FUNC void FN(conv_store_tile)(const conv_job *j, const conv_band *b, const real *tile, ptrdiff_t rows, ptrdiff_t width, ptrdiff_t p,
-                              ptrdiff_t n, ptrdiff_t cols, real *out, const real *bias, int add)
+/* `h` output channels at flat positions from..to-1 of a region; cell of position 0 at `band`, `channel` cells between channels */
+INLINE void FN(conv_direct_pass)(const conv_direct *d, ptrdiff_t h, const real *w, const real *bias, ptrdiff_t nc, const real *band,
+                                 ptrdiff_t channel, ptrdiff_t from, ptrdiff_t to, ptrdiff_t cols, real *out, int add)
 {
-    ptrdiff_t y = p / b->row, x = p % b->row;
-    for (ptrdiff_t i = 0; i < n; y++, x = 0) {
-        const ptrdiff_t run = conv_min(cols - x, n - i);
-        if (run > 0)
-            for (ptrdiff_t m = 0; m < rows; m++)
-                FN(conv_store_run)(tile + m * width + i, out + m * j->out_channel + y * j->out_axis[1] + x * j->out_axis[2],
-                                   j->out_axis[2], run, bias ? bias + m : NULL, add);
-        i += b->row - x;
+    const conv_job *j = d->call.job;
+    const ptrdiff_t taps = conv_taps(j), row = d->band.row;
+    real tile[GEMM_MR * 2 * LANES] __attribute__((aligned(64)));
+    ptrdiff_t y = from / row, x = from % row;
+    while (from < to) {
+        const ptrdiff_t left = conv_ceil(to - from, LANES);
+        const int v = left >= 4 && h <= CONV_WIDE_ROWS ? 2 : left >= 2;
+        const ptrdiff_t width = (ptrdiff_t)LANES << v;
+        const FN(conv_tile_function) f = FN(conv_tiles)[h - 1][v];
+        if (x + width <= cols && j->out_axis[2] == 1 && !add) {
+            f(w, bias, band + from, d->tap, taps, nc, channel, out + y * j->out_axis[1] + x, j->out_channel);
+        } else {
+            f(w, bias, band + from, d->tap, taps, nc, channel, tile, width);
+            FN(conv_store_tile)(j, &d->band, tile, h, width, y, x, conv_min(width, to - from), cols, out, add);
+        }
+        from += width;
+        for (x += width; x >= row; x -= row)
+            y++;
+    }
+}
+
+/* the same for all of a region, by rows */
+INLINE void FN(conv_row_pass)(const conv_direct *d, ptrdiff_t h, const real *w, const real *bias, ptrdiff_t nc, const real *band,
+                              ptrdiff_t rows, ptrdiff_t cols, real *out)
+{
+    const conv_job *j = d->call.job;
+    const ptrdiff_t taps = conv_taps(j), row = d->band.row, channel = d->band.channel;
+    real tile[4 * 4 * LANES] __attribute__((aligned(64)));
+    for (ptrdiff_t x = 0; x < cols; x += LANES) {
+        const ptrdiff_t n = conv_min(LANES, cols - x);
+        for (ptrdiff_t y = 0; y < rows;) {
+            const int v = rows - y >= 4 && h <= CONV_WIDE_ROWS ? 2 : rows - y >= 2;
+            const FN(conv_row_tile_function) f = FN(conv_row_tiles)[h - 1][v];
+            const real *from = band + y * row + x;
+            real *to = out + y * j->out_axis[1] + x * j->out_axis[2];
+            if (j->out_axis[2] == 1 && (n == LANES || SIMD_BYTES == 64)) {
+                f(w, bias, from, row, d->tap, taps, nc, channel, to, j->out_channel, j->out_axis[1], n);
+            } else {
+                f(w, bias, from, row, d->tap, taps, nc, channel, tile, 4 * LANES, LANES, LANES);
+                for (ptrdiff_t m = 0; m < h; m++)
+                    for (ptrdiff_t k = 0; k < 1 << v; k++)
+                        FN(conv_store_run)(tile + (m * 4 + k) * LANES, to + m * j->out_channel + k * j->out_axis[1], j->out_axis[2], n, 0);
+            }
+            y += 1 << v;
+        }
     }
 }
 
@@ -264,36 +399,38 @@ FUNC void FN(conv_direct_unit)(const conv_direct *d, ptrdiff_t unit, real *band)
 {
     const conv_job *j = d->call.job;
     const conv_band *p = &d->band;
-    const ptrdiff_t split = unit % d->splits;
-    unit /= d->splits;
-    const ptrdiff_t x0 = unit % p->regions_x * p->cols, cols = conv_min(p->cols, j->out[2] - x0);
-    unit /= p->regions_x;
-    const ptrdiff_t y0 = unit % p->regions_y * p->rows, rows = conv_min(p->rows, j->out[1] - y0);
-    unit /= p->regions_y;
-    const ptrdiff_t z = unit % j->out[0];
-    unit /= j->out[0];
-    const ptrdiff_t g = unit % j->groups, b = unit / j->groups;
+    const ptrdiff_t split = conv_split(&unit, d->splits);
+    const ptrdiff_t x0 = conv_split(&unit, p->regions_x) * p->cols, cols = conv_min(p->cols, j->out[2] - x0);
+    const ptrdiff_t y0 = conv_split(&unit, p->regions_y) * p->rows, rows = conv_min(p->rows, j->out[1] - y0);
+    const ptrdiff_t z = conv_split(&unit, j->out[0]), g = conv_split(&unit, j->groups), b = unit;
     const ptrdiff_t taps = conv_taps(j), panels = conv_panels(j->outputs), flat = (rows - 1) * p->row + cols;
     const real *in = (const real *)d->call.in + b * j->in_batch + g * j->in_group;
     const real *w = (const real *)d->packed + g * j->outputs * j->channels * taps;
+    const real *bias = d->call.bias ? (const real *)d->call.bias + g * j->outputs : NULL;
     real *out = (real *)d->call.out + b * j->out_batch + g * j->out_group + z * j->out_axis[0] + y0 * j->out_axis[1] + x0 * j->out_axis[2];
-    real tile[GEMM_MR * 2 * LANES] __attribute__((aligned(64)));
-    for (ptrdiff_t c0 = 0; c0 < conv_max(j->channels, 1); c0 += p->chunk) {
-        const ptrdiff_t nc = conv_min(p->chunk, j->channels - c0);
-        const int add = c0 > 0, last = c0 + p->chunk >= j->channels;
-        FN(conv_fill_band)(j, p, in, c0, nc, z, y0, rows, x0, band);
+    const ptrdiff_t chunk = d->in_place ? conv_max(j->channels, 1) : p->chunk;
+    for (ptrdiff_t c0 = 0; c0 < conv_max(j->channels, 1); c0 += chunk) {
+        const ptrdiff_t nc = conv_min(chunk, j->channels - c0);
+        const real *cells = band;
+        /* what the input holds in whole vectors is read there */
+        const ptrdiff_t whole = d->in_place ? flat / LANES * LANES : 0;
+        if (d->in_place) {
+            cells = in + z * j->in_axis[0] + x0;
+            for (ptrdiff_t c = 0; whole < flat && c < nc; c++)
+                FN(conv_copy)(band + c * LANES, cells + c * j->in_channel + whole, flat - whole);
+        } else
+            FN(conv_fill_band)(j, p, in, c0, nc, z, y0, rows, x0, band);
         for (ptrdiff_t i = split * panels / d->splits; i < (split + 1) * panels / d->splits; i++) {
             const ptrdiff_t m0 = conv_panel_start(j->outputs, i), h = conv_panel_start(j->outputs, i + 1) - m0;
-            const real *panel = w + m0 * j->channels * taps + c0 * taps * h;
-            const real *bias = d->call.bias && last ? (const real *)d->call.bias + g * j->outputs + m0 : NULL;
-            for (ptrdiff_t at = 0; at < flat;) {
-                const ptrdiff_t left = conv_ceil(flat - at, LANES);
-                const int v = left >= 4 && h <= CONV_WIDE_ROWS ? 2 : left >= 2;
-                const ptrdiff_t width = (ptrdiff_t)LANES << v;
-                FN(conv_tiles)[h - 1][v](panel, band + at, d->tap, taps, nc, p->channel, tile);
-                FN(conv_store_tile)(j, p, tile, h, width, at, conv_min(width, flat - at), cols, out + m0 * j->out_channel, bias, add);
-                at += width;
-            }
+            const real *panel = w + m0 * j->channels * taps + c0 * taps * h, *b0 = bias && c0 == 0 ? bias + m0 : NULL;
+            real *to = out + m0 * j->out_channel;
+            if (d->by_rows) {
+                FN(conv_row_pass)(d, h, panel, b0, nc, cells, rows, cols, to);
+            } else if (d->in_place) {
+                FN(conv_direct_pass)(d, h, panel, b0, nc, cells, j->in_channel, 0, whole, cols, to, 0);
+                FN(conv_direct_pass)(d, h, panel, b0, nc, band - whole, LANES, whole, flat, cols, to, 0);
+            } else
+                FN(conv_direct_pass)(d, h, panel, b0, nc, cells, p->channel, 0, flat, cols, to, c0 > 0);
         }
     }
 }

@@ -63,14 +63,9 @@ FUNC void FN(conv_fill_grad)(const conv_job *j, const conv_band *p, ptrdiff_t pl
                              ptrdiff_t cols, real *to)
 {
     for (ptrdiff_t m = 0; m < nm; m++, to += plane) {
-        for (ptrdiff_t y = 0; y < rows; y++) {
-            real *row = to + y * p->row;
-            FN(conv_copy_row)(row, grad + m * j->out_channel + y * j->out_axis[1], j->out_axis[2], cols);
-            for (ptrdiff_t x = cols; x < p->row && y * p->row + x < plane; x++)
-                row[x] = 0;
-        }
-        const ptrdiff_t end = conv_min(plane, rows * p->row);
-        FN(conv_zero)(to + end, plane - end);
+        FN(conv_zero)(to, plane);
+        for (ptrdiff_t y = 0; y < rows; y++)
+            FN(conv_copy_row)(to + y * p->row, grad + m * j->out_channel + y * j->out_axis[1], j->out_axis[2], cols);
     }
 }
 
@@ -79,18 +74,16 @@ FUNC void FN(conv_lanes_unit)(const conv_lanes *d, ptrdiff_t unit, vec *sum, rea
 {
     const conv_job *j = d->call.job;
     const conv_band *p = &d->band;
-    const ptrdiff_t split = unit % d->splits, g = unit / d->splits % j->groups, piece = unit / d->splits / j->groups;
+    const ptrdiff_t split = conv_split(&unit, d->splits), g = conv_split(&unit, j->groups), piece = unit;
     const ptrdiff_t m0 = split * conv_lanes_outputs(d), nm = conv_min(conv_lanes_outputs(d), j->outputs - m0);
     const ptrdiff_t taps = conv_taps(j), terms = j->channels * taps;
     for (ptrdiff_t i = 0; i < nm * terms; i++)
         sum[i] = vzero();
     for (ptrdiff_t region = piece * d->regions / d->pieces; region < (piece + 1) * d->regions / d->pieces; region++) {
-        ptrdiff_t rest = region;
-        const ptrdiff_t x0 = rest % p->regions_x * p->cols, cols = conv_min(p->cols, j->out[2] - x0);
-        rest /= p->regions_x;
-        const ptrdiff_t y0 = rest % p->regions_y * p->rows, rows = conv_min(p->rows, j->out[1] - y0);
-        rest /= p->regions_y;
-        const ptrdiff_t z = rest % j->out[0], b = rest / j->out[0];
+        ptrdiff_t b = region;
+        const ptrdiff_t x0 = conv_split(&b, p->regions_x) * p->cols, cols = conv_min(p->cols, j->out[2] - x0);
+        const ptrdiff_t y0 = conv_split(&b, p->regions_y) * p->rows, rows = conv_min(p->rows, j->out[1] - y0);
+        const ptrdiff_t z = conv_split(&b, j->out[0]);
         const real *in = (const real *)d->call.in + b * j->in_batch + g * j->in_group;
         const real *out = (const real *)d->call.w + b * j->out_batch + g * j->out_group + m0 * j->out_channel + z * j->out_axis[0] +
                           y0 * j->out_axis[1] + x0 * j->out_axis[2];
@@ -217,6 +210,9 @@ FUNC void FN(conv_transpose_grad)(const conv_outer *d, const real *grad, ptrdiff
                 if (j->out_axis[2] == 1)
                     for (ptrdiff_t x = 0; x < cols; x += LANES)
                         FN(transpose_tile)(from + x, j->out_channel, nm, cols - x, row + x * d->width + v, d->width);
+                else if (nm == LANES && j->out_channel == 1)
+                    for (ptrdiff_t x = 0; x < cols; x++)
+                        vstore(row + x * d->width + v, vload(from + x * j->out_axis[2]));
                 else
                     for (ptrdiff_t x = 0; x < cols; x++)
                         for (ptrdiff_t m = 0; m < LANES; m++)
@@ -232,7 +228,7 @@ FUNC void FN(conv_outer_unit)(const conv_outer *d, ptrdiff_t unit, real *band, r
 {
     const conv_job *j = d->call.job;
     const conv_band *p = &d->band;
-    const ptrdiff_t split = unit % d->splits, g = unit / d->splits % j->groups, piece = unit / d->splits / j->groups;
+    const ptrdiff_t split = conv_split(&unit, d->splits), g = conv_split(&unit, j->groups), piece = unit;
     const ptrdiff_t taps = conv_taps(j), terms = j->channels * taps, height = CONV_OUTER_ROWS(d->vectors);
     const ptrdiff_t first = split * conv_outer_channels(d), end = conv_min(first + conv_outer_channels(d), j->channels);
     const ptrdiff_t block = CONV_OUTER_BLOCK / (d->width * (ptrdiff_t)sizeof(real));
@@ -240,12 +236,10 @@ FUNC void FN(conv_outer_unit)(const conv_outer *d, ptrdiff_t unit, real *band, r
     for (ptrdiff_t i = 0; i < d->panels; i++)
         FN(conv_zero)(sum + (i * terms + first * taps) * d->width, (end - first) * taps * d->width);
     for (ptrdiff_t region = piece * d->regions / d->pieces; region < (piece + 1) * d->regions / d->pieces; region++) {
-        ptrdiff_t rest = region;
-        const ptrdiff_t x0 = rest % p->regions_x * p->cols, cols = conv_min(p->cols, j->out[2] - x0);
-        rest /= p->regions_x;
-        const ptrdiff_t y0 = rest % p->regions_y * p->rows, rows = conv_min(p->rows, j->out[1] - y0);
-        rest /= p->regions_y;
-        const ptrdiff_t z = rest % j->out[0], b = rest / j->out[0];
+        ptrdiff_t b = region;
+        const ptrdiff_t x0 = conv_split(&b, p->regions_x) * p->cols, cols = conv_min(p->cols, j->out[2] - x0);
+        const ptrdiff_t y0 = conv_split(&b, p->regions_y) * p->rows, rows = conv_min(p->rows, j->out[1] - y0);
+        const ptrdiff_t z = conv_split(&b, j->out[0]);
         const real *in = (const real *)d->call.in + b * j->in_batch + g * j->in_group;
         const real *out = (const real *)d->call.w + b * j->out_batch + g * j->out_group + z * j->out_axis[0] + y0 * j->out_axis[1] +
                           x0 * j->out_axis[2];
@@ -257,7 +251,7 @@ FUNC void FN(conv_outer_unit)(const conv_outer *d, ptrdiff_t unit, real *band, r
             const real *from = band;
             ptrdiff_t channel = p->channel;
             if (d->in_place) {
-                from = in + c0 * j->in_channel + (z * j->step[0] + j->off[0]) * j->in_axis[0] + x0;
+                from = in + c0 * j->in_channel + z * j->in_axis[0] + x0;
                 channel = j->in_channel;
             } else
                 FN(conv_fill_band)(j, p, in, c0, nc, z, y0, rows, x0, band);

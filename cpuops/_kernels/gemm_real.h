@@ -225,6 +225,8 @@ INLINE void FN(gemm_piece)(ptrdiff_t rows, ptrdiff_t cols, ptrdiff_t kc, const r
 
 /* ---- packing a matrix ---- */
 
+#define GEMM_AHEAD 24 /* rows to prefetch ahead */
+
 /* k0 <= k < k0 + nk lie in one block of the table */
 INLINE void FN(gemm_pack_run)(const real *p, ptrdiff_t rs, ptrdiff_t ks, ptrdiff_t ni, ptrdiff_t nk, real *panel,
                               ptrdiff_t width)
@@ -237,9 +239,18 @@ INLINE void FN(gemm_pack_run)(const real *p, ptrdiff_t rs, ptrdiff_t ks, ptrdiff
                 FN(transpose_tile)(p + i * rs + k, rs, ni - i, nk - k, panel + k * width + i, width);
     } else if (rs == 1 && ni == GEMM_NR && width == GEMM_NR) {
         for (ptrdiff_t k = 0; k < nk; k++, p += ks, panel += GEMM_NR) {
+            /* two lines a row, rows far apart: no stream that the hardware would see */
+            __builtin_prefetch(p + GEMM_AHEAD * ks);
+            __builtin_prefetch(p + GEMM_AHEAD * ks + LANES);
             vstore(panel, vload(p));
             vstore(panel + LANES, vload(p + LANES));
         }
+    } else if (rs == 1 && width % LANES == 0) {
+        for (ptrdiff_t k = 0; k < nk; k++, p += ks, panel += width)
+            for (ptrdiff_t i = 0; i < width; i += LANES) {
+                ptrdiff_t n = ni - i;
+                vstore(panel + i, n >= LANES ? vload(p + i) : n > 0 ? vload_n(p + i, n) : vzero());
+            }
     } else if (rs == 1 && ni == GEMM_MR && width == GEMM_MR) {
         for (ptrdiff_t k = 0; k < nk; k++, p += ks, panel += GEMM_MR)
             memcpy(panel, p, GEMM_MR * sizeof(real));
@@ -300,16 +311,22 @@ FUNC void FN(gemm_plan)(FN(gemm_job) *w, int num_threads)
     w->panels_a = FN(gemm_ceil)(w->m, GEMM_MR);
     w->mr = w->panels_a ? FN(gemm_ceil)(w->m, w->panels_a) : 1; /* 15 rows are 8 and 7, not 14 and 1 */
     w->panels_b = FN(gemm_ceil)(w->n, GEMM_NR);
-    w->stride_a = (w->mr * w->kc + padded + padded - 1) / padded * padded;
     w->stride_b = (GEMM_NR * w->kc + padded + padded - 1) / padded * padded;
     /* A with contiguous rows is read where it is, unless rows that lie a multiple of 2 KB apart would fall on one set of
      * the L1 and push one another out; B with contiguous rows, when too few rows of A share the packing of it */
     const FN(gemm_matrix) *a = (const FN(gemm_matrix) *)w->a, *b = (const FN(gemm_matrix) *)w->b;
     w->direct_a = w->pack_a == FN(gemm_plain) && !a->table && a->ks == 1;
-    if (w->direct_a && w->mr > 4) {
+    if (w->direct_a && w->mr > 8) {
         ptrdiff_t apart = (a->rs < 0 ? -a->rs : a->rs) * (ptrdiff_t)sizeof(real) % 2048;
-        w->direct_a = apart >= 64 && apart <= 2048 - 64;
+        int apart_enough = apart >= 64 && apart <= 2048 - 64;
+        if (!apart_enough && w->panels_b <= 2) { /* nor does packing pay: smaller tiles, whose rows fit */
+            w->panels_a = FN(gemm_ceil)(w->m, 8);
+            w->mr = FN(gemm_ceil)(w->m, w->panels_a);
+        } else {
+            w->direct_a = apart_enough;
+        }
     }
+    w->stride_a = (w->mr * w->kc + padded + padded - 1) / padded * padded;
     w->direct_b = w->pack_b == FN(gemm_plain) && !b->table && b->rs == 1 && w->panels_a <= 1;
     /* the operand with more panels is private: packed by the task that uses it, right before it does */
     w->share_a = w->panels_a < w->panels_b;

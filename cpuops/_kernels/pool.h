@@ -92,6 +92,17 @@ INLINE int holds(const pool_axis *a, ptrdiff_t i, ptrdiff_t c)
     return a->dilation == 1 || (c + a->before - i * a->stride) % a->dilation == 0;
 }
 
+/* whether cells c - 1 and c are in the same windows */
+INLINE int same_cover(const pool_axis *a, ptrdiff_t c)
+{
+    ptrdiff_t lo, hi, lo_before, hi_before;
+    if (a->dilation != 1)
+        return 0;
+    cover(a, c, &lo, &hi);
+    cover(a, c - 1, &lo_before, &hi_before);
+    return lo == lo_before && hi == hi_before;
+}
+
 /* ---- the cut of a call into units of work: by shape only */
 
 typedef struct {
@@ -153,7 +164,7 @@ static ptrdiff_t forward_cells(const pool_plan *p)
 {
     ptrdiff_t line = p->line * p->chunk + SLACK, outputs = p->tile * p->chunk + SLACK;
     return 2 * line + 2 * p->phases * p->phase + 3 * outputs + 4 * p->far * p->chunk + 3 * (p->tile + SLACK) + least(p->w.kernel, p->line) +
-           3 * MOST_DIRECT + 6 * (p->chunk + SLACK);
+           2 * MOST_DIRECT + 2 * MOST_MARKED + 6 * (p->chunk + SLACK);
 }
 
 static void plan_tiles(pool_plan *p, ptrdiff_t cells, ptrdiff_t chunk)
@@ -196,8 +207,8 @@ static void plan_backward(pool_plan *p)
     p->phases = p->segments ? 0 : w->stride;
     p->back = p->segments ? least(2 * room, w->out) : p->tile / w->stride + 2 + (reach(w) - 1) / w->stride;
     p->phase = p->segments ? 0 : (p->tile / w->stride + 2) * p->chunk + SLACK;
-    p->bytes = 8 * (size_t)(p->line * p->chunk + 2 * p->back * p->chunk + (p->segments ? 3 * p->back : w->kernel) +
-                            p->phases * p->phase + 6 * SLACK);
+    p->bytes = 8 * (size_t)(p->line * p->chunk + 2 * p->back * p->chunk + p->phases * p->phase +
+                            (p->segments ? 3 * (p->back + p->tile) : w->kernel) + 3 * SLACK);
     ptrdiff_t over = p->d.kernel ? ceil_div(p->d.kernel, p->d.stride) : p->d.out / p->d.in + 2;
     over *= p->h.kernel ? ceil_div(p->h.kernel, p->h.stride) : p->h.out / p->h.in + 2;
     cut_blocks(p, p->planes * p->d.in * p->h.in, (1 + over) * p->tile * p->chunk);
@@ -216,7 +227,8 @@ static void plan_parts(pool_plan *p)
     p->units = whole * p->parts;
     p->block = 1;
     double places = (double)p->phases * (double)p->phase;
-    p->marked = !p->segments && p->tiles == 1 && p->d.in == 1 && p->d.out == 1 && p->h.kernel &&
+    /* comparing pays for long rows */
+    p->marked = !p->segments && p->tiles == 1 && (p->by_pixel ? p->chunk >= LANES_f32 : p->w.out * p->chunk >= 32) && p->d.in == 1 && p->d.out == 1 && p->h.kernel &&
                 p->h.kernel * p->w.kernel <= MOST_MARKED && (double)reach(&p->h) * places <= MOST_LINE;
     if (p->marked) {
         p->ring = reach(&p->h);
@@ -225,12 +237,13 @@ static void plan_parts(pool_plan *p)
     }
 }
 
-/* the same from indices, which may lie anywhere in the plane */
+/* the same from indices, which may lie anywhere in a plane: a unit is a plane (of a chunk of its channels) */
 static void plan_scatter(pool_plan *p)
 {
-    plan_parts(p);
-    p->parts = 1;
+    cut_channels(p, 64);
     p->units = p->planes * p->chunks;
+    p->block = 1;
+    p->bytes = 0;
 }
 
 /* one worker: `work` on blocks of units until none is left */
@@ -337,7 +350,7 @@ static ptrdiff_t direct_taps(const pool_plan *p, pool_window d, pool_window h, p
     return n;
 }
 
-enum { NO_OUTPUT = -1, NO_TAP = -2 }; /* places of maxima: none; one that no tap of the window has */
+enum { NOWHERE = -1 }; /* a maximum's place behind the ends of a row */
 
 /* few rows are the rule: with their number constant the loops over them unroll */
 #define BY_ROWS(nd, nh, CALL)           \

@@ -25,13 +25,30 @@ INLINE wvec FN(sum_rows)(const FN(avg_rows) *r, ptrdiff_t column, ptrdiff_t nd, 
     return sum;
 }
 
+/* lanes n.. of a vector that ends a line become padding: what stands there is padding or nobody's */
+INLINE wvec FN(end_sums)(ptrdiff_t n, wvec v) { return vsel_f64(vlt_f64(viota_f64(), wset((double)n)), v, wset(-0.0)); }
+
 INLINE void FN(sum_line_of)(const FN(avg_rows) *r, ptrdiff_t nd, ptrdiff_t nh, ptrdiff_t n, double *line)
 {
     if (n < WLANES) {
-        vstore_f64(line, r->whole ? FN(sum_rows)(r, 0, nd, nh, WLANES) : FN(sum_rows)(r, 0, nd, nh, n));
+        wvec v = r->whole ? FN(sum_rows)(r, 0, nd, nh, WLANES) : FN(sum_rows)(r, 0, nd, nh, n);
+        vstore_f64(line, FN(end_sums)(n, v));
         return;
     }
-    for (ptrdiff_t i = 0; i < n; i += WLANES) {
+    ptrdiff_t i = 0;
+    /* one column's additions wait for each other: of many rows, four columns at once */
+    for (; nd * nh > 4 && i + 4 * WLANES <= n; i += 4 * WLANES) {
+        wvec sum[4];
+        for (int k = 0; k < 4; k++)
+            sum[k] = wload(r->x + i + k * WLANES);
+        for (ptrdiff_t d = 0; d < nd; d++)
+            for (ptrdiff_t h = d == 0; h < nh; h++)
+                for (int k = 0; k < 4; k++)
+                    sum[k] += wload(r->x + i + k * WLANES + d * r->step_d + h * r->step_h);
+        for (int k = 0; k < 4; k++)
+            vstore_f64(line + i + k * WLANES, sum[k]);
+    }
+    for (; i < n; i += WLANES) {
         ptrdiff_t at = least(i, n - WLANES);
         vstore_f64(line + at, FN(sum_rows)(r, at, nd, nh, WLANES));
     }
@@ -41,8 +58,12 @@ INLINE void FN(sum_dealt_of)(const FN(avg_rows) *r, ptrdiff_t nd, ptrdiff_t nh, 
 {
     for (ptrdiff_t i = 0; i < n; i += 2 * WLANES) {
         ptrdiff_t at = most(0, least(i, n - 2 * WLANES)), place = first + at;
-        wvec even, odd;
-        vdeal_f64(FN(sum_rows)(r, at, nd, nh, WLANES), FN(sum_rows)(r, at + WLANES, nd, nh, WLANES), &even, &odd);
+        wvec a = FN(sum_rows)(r, at, nd, nh, WLANES), b = FN(sum_rows)(r, at + WLANES, nd, nh, WLANES), even, odd;
+        if (n < 2 * WLANES) {
+            a = FN(end_sums)(n, a);
+            b = FN(end_sums)(n - WLANES, b);
+        }
+        vdeal_f64(a, b, &even, &odd);
         vstore_f64(line + (place & 1) * phase + (place >> 1), even);
         vstore_f64(line + (~place & 1) * phase + ((place + 1) >> 1), odd);
     }
@@ -63,11 +84,15 @@ FUNC void FN(sum_dealt)(const FN(avg_rows) *r, ptrdiff_t n, ptrdiff_t first, ptr
 }
 
 /* `n` pixels of a line, of `channels` out of `pixel` */
-static void FN(any_sum_line)(FN(avg_rows) r, ptrdiff_t n, ptrdiff_t channels, ptrdiff_t pixel, double *line)
+static void FN(any_sum_line)(const FN(avg_rows) *r, ptrdiff_t n, ptrdiff_t channels, ptrdiff_t pixel, double *line)
 {
-    ptrdiff_t runs = channels == pixel ? 1 : n, run = channels == pixel ? n * pixel : channels;
-    for (ptrdiff_t i = 0; i < runs; i++, r.x += pixel)
-        FN(sum_line)(&r, run, line + i * channels);
+    if (channels == pixel) {
+        FN(sum_line)(r, n * pixel, line);
+        return;
+    }
+    FN(avg_rows) one = *r;
+    for (ptrdiff_t i = 0; i < n; i++, one.x += pixel)
+        FN(sum_line)(&one, channels, line + i * channels);
 }
 
 /* ---- step 2, runs; direct */
@@ -177,7 +202,7 @@ static FN(avg_scratch) FN(avg_scratch_of)(const pool_plan *p, void *memory)
     TAKE(columns, 3 * (p->tile + SLACK))
     TAKE(sum, p->chunk + SLACK)
     TAKE(offset, least(p->w.kernel, p->line))
-    TAKE(taps, 3 * MOST_DIRECT)
+    TAKE(taps, 2 * MOST_DIRECT)
 #undef TAKE
     return s;
 }
@@ -196,8 +221,10 @@ static void FN(avg_tile)(const pool_plan *p, const pool_tile *t, const FN(avg_sc
         s->columns[o] = window(&p->w, t->o + o);
     for (ptrdiff_t k = 0; !p->segments && k < p->w.kernel; k++)
         s->offset[k] = place_of(p, k * p->w.dilation, t->channels);
-    if (!p->segments && !p->direct)
+    if (!p->segments && !p->direct) {
         FN(pad_with_nothing)(p, s, 0, t->lo, t->channels);
+        FN(pad_with_nothing)(p, s, t->hi, t->span, t->channels);
+    }
 }
 
 static void FN(avg_scales)(const pool_plan *p, const pool_tile *t, const FN(avg_scratch) *s, double rows)
@@ -209,7 +236,7 @@ static void FN(avg_scales)(const pool_plan *p, const pool_tile *t, const FN(avg_
     }
 }
 
-static void FN(avg_row_segments)(const pool_plan *p, const pool_tile *t, const FN(avg_scratch) *s, FN(avg_rows) r, const real *row, real *out)
+static void FN(avg_row_segments)(const pool_plan *p, const pool_tile *t, const FN(avg_scratch) *s, FN(avg_rows) *r, const real *row, real *out)
 {
     ptrdiff_t n = t->channels, all = p->channels, dilation = p->w.dilation;
     int parted = t->hi > p->line;
@@ -221,8 +248,8 @@ static void FN(avg_row_segments)(const pool_plan *p, const pool_tile *t, const F
         for (ptrdiff_t first = 0; first < w.taps; first += taps) {
             ptrdiff_t column = w.first + first * dilation, here = least(taps, w.taps - first);
             if (parted) {
-                r.x = row + column * all;
-                r.whole = 0;
+                r->x = row + column * all;
+                r->whole = 0;
                 FN(any_sum_line)(r, (here - 1) * dilation + 1, n, all, s->line);
             }
             FN(segment_sum)(s->line + (parted ? 0 : (column - t->origin) * n), here, dilation * n, n, first == 0, s->sum);
@@ -247,25 +274,25 @@ static void FN(avg_row_direct)(const pool_plan *p, const pool_tile *t, const FN(
     }
 }
 
-static void FN(avg_row_runs)(const pool_plan *p, const pool_tile *t, const FN(avg_scratch) *s, FN(avg_rows) r, real *out)
+static void FN(avg_row_runs)(const pool_plan *p, const pool_tile *t, const FN(avg_scratch) *s, const FN(avg_rows) *r, real *out)
 {
     ptrdiff_t n = t->channels, all = p->channels, valid = t->hi - t->lo;
     if (p->phases == 1)
         FN(any_sum_line)(r, valid, n, all, s->phases + t->lo * n);
-    else if (p->phases == 2 && n == 1 && (r.whole || valid >= 2 * WLANES))
-        FN(sum_dealt)(&r, valid, t->lo, p->phase, s->phases);
+    else if (p->phases == 2 && n == 1 && (r->whole || valid >= 2 * WLANES))
+        FN(sum_dealt)(r, valid, t->lo, p->phase, s->phases);
     else {
         FN(any_sum_line)(r, valid, n, all, s->line);
         for (ptrdiff_t f = 0; f < p->phases; f++) {
             /* cells of the line that stand in phase f */
             ptrdiff_t i = (f - t->lo % p->phases + p->phases) % p->phases, to = place_of(p, t->lo + i, n);
-            for (; i < valid; i += p->phases, to += n)
+            for (ptrdiff_t j = 0; n == 1 && i + j * p->phases < valid; j++)
+                s->phases[to + j] = s->line[i + j * p->phases];
+            for (; n > 1 && i < valid; i += p->phases, to += n)
                 for (ptrdiff_t c = 0; c < n; c++)
                     s->phases[to + c] = s->line[i * n + c];
         }
     }
-    if (t->hi < t->span)
-        FN(pad_with_nothing)(p, s, t->hi, t->span, n);
     if (!p->by_pixel)
         FN(avg_run)(s->phases, s->offset, p->w.kernel, s->scale, t->outputs * n, out);
     for (ptrdiff_t o = 0; p->by_pixel && o < t->outputs; o++)
@@ -294,11 +321,11 @@ FUNC void FN(avg_pool)(const pool_plan *p, ptrdiff_t lo, ptrdiff_t hi, void *mem
         /* the last vectors of a line of one channel reach at most 2 WLANES beyond it, in its last row */
         r.whole = all == 1 && end - r.x >= (r.nd - 1) * r.step_d + (r.nh - 1) * r.step_h + t.hi - t.lo + 2 * WLANES;
         if (p->segments)
-            FN(avg_row_segments)(p, &t, &s, r, row, out);
+            FN(avg_row_segments)(p, &t, &s, &r, row, out);
         else if (p->direct)
             FN(avg_row_direct)(p, &t, &s, wd, wh, row, out);
         else
-            FN(avg_row_runs)(p, &t, &s, r, out);
+            FN(avg_row_runs)(p, &t, &s, &r, out);
         if (cursor_next(&at, p, p->d.out, p->h.out) && u + 1 < hi) {
             t = tile_of(p, at.tile);
             FN(avg_tile)(p, &t, &s);
@@ -307,71 +334,148 @@ FUNC void FN(avg_pool)(const pool_plan *p, ptrdiff_t lo, ptrdiff_t hi, void *mem
     }
 }
 
-/* ---- the gradient */
+/* ---- the gradient: a row of x from the rows of output that hold it
+ *
+ * First those rows of g, each over its divisor's part along D and H, are added up and divided by the part along W, which gives
+ * one line along OW. Then cell c of x gathers it from the outputs that hold c. In runs: c stands at q = (c + before) / stride
+ * of its phase, and tap k is that of output q - k * dilation / stride. In segments: each output adds itself to its cells. */
 
 typedef struct {
-    ptrdiff_t c, channels, w, cells; /* of x: first channel, how many; first column, how many */
-    ptrdiff_t q, qs;                 /* runs: first place, how many; cell c stands at (c + before) / stride of its phase */
-    ptrdiff_t from, to;              /* the outputs that hold any of them: from..to-1 */
-} back_tile_(REAL_SUFFIX);
-
-/* ---- the gradient */
-
-typedef struct {
-    double *line;     /* segments: a tile of x's row */
-    double *back;     /* of a range of output columns: gradients over their divisors, summed over the rows that hold x's */
-    double *weight;   /* of the same columns: 1 / taps counted along W */
+    double *line;         /* segments: a tile of x's row */
+    double *back, *weight; /* along OW: the line of gradients, and 1 / the divisor's part along W */
     double *phases;
-    ptrdiff_t *offset, starts[MOST_PHASES + 1];
-} FN(avg_backward_scratch);
+    ptrdiff_t *offset, starts[MOST_PHASES + 1]; /* runs: by phases, how far from a place its taps' outputs lie in `back` */
+    pool_window *columns; /* segments: the windows along W of the outputs in `weight`, */
+    pool_window *holders; /* and the outputs that hold a column of x (many channels) */
+    int gathers;
+} FN(back_scratch);
 
-static FN(avg_backward_scratch) FN(avg_backward_scratch_of)(const pool_plan *p, void *memory)
+static FN(back_scratch) FN(back_scratch_of)(const pool_plan *p, void *memory)
 {
-    FN(avg_backward_scratch) s;
-    double *at = (double *)memory;
-    s.line = at;
-    at += p->line * p->chunk + SLACK;
-    s.back = at;
-    at += p->back * p->chunk + SLACK;
-    s.weight = at;
-    at += p->back * p->chunk + SLACK;
-    s.phases = at;
-    at += (p->segments || p->by_pixel ? 1 : p->w.stride) * p->phase;
-    s.offset = (ptrdiff_t *)at;
+    FN(back_scratch) s;
+    char *at = (char *)memory;
+#define TAKE(member, n)    \
+    s.member = (void *)at; \
+    at += 8 * (n);
+    TAKE(line, p->line * p->chunk + SLACK)
+    TAKE(back, p->back * p->chunk + SLACK)
+    TAKE(weight, p->back * p->chunk + SLACK)
+    TAKE(phases, p->phases * p->phase)
+    TAKE(columns, p->segments ? 3 * p->back : 0)
+    TAKE(holders, p->segments ? 3 * p->tile : 0)
+    TAKE(offset, p->segments ? 0 : p->w.kernel)
+#undef TAKE
     return s;
 }
 
-/* weights of output columns first..first+n-1 */
-static void FN(column_weights)(const pool_plan *p, ptrdiff_t channels, ptrdiff_t first, ptrdiff_t n, double *weight)
+/* a tile of x */
+typedef struct {
+    ptrdiff_t c, channels, w, cells; /* first channel, how many; first column, how many */
+    ptrdiff_t from, to;              /* the outputs that may hold any of them: from..to-1 */
+    ptrdiff_t q, qs, far;            /* runs: first place, how many; how far before its place an output may lie */
+} FN(back_tile);
+
+static void FN(column_weights)(const pool_plan *p, const FN(back_scratch) *s, ptrdiff_t channels, ptrdiff_t first, ptrdiff_t n)
 {
     for (ptrdiff_t i = 0; i < n; i++) {
-        double v = 1 / columns_counted(p, window(&p->w, first + i));
+        pool_window w = window(&p->w, first + i);
+        if (p->segments)
+            s->columns[i] = w;
         for (ptrdiff_t c = 0; c < channels; c++)
-            weight[i * channels + c] = v;
+            s->weight[i * channels + c] = 1 / columns_counted(p, w);
     }
 }
 
-/* back[i] += g[i] * scale (or = when first) */
-INLINE void FN(add_scaled)(const real *g, double scale, ptrdiff_t n, int first, double *back)
+static FN(back_tile) FN(back_tile_of)(const pool_plan *p, FN(back_scratch) *s, ptrdiff_t tile)
 {
-    ptrdiff_t i = 0;
-    for (; i + WLANES <= n; i += WLANES) {
-        wvec v = wload(g + i) * wset(scale);
-        vstore_f64(back + i, first ? v : vload_f64(back + i) + v);
+    const pool_axis *w = &p->w;
+    FN(back_tile) t = {0};
+    ptrdiff_t at = 0, unused;
+    t.c = tile / p->tiles * p->chunk;
+    t.channels = least(p->chunk, p->channels - t.c);
+    t.w = tile % p->tiles * p->tile;
+    t.cells = least(p->tile, w->in - t.w);
+    if (p->segments) {
+        cover(w, t.w, &t.from, &unused);
+        cover(w, t.w + t.cells - 1, &unused, &t.to);
+        t.to++;
+        if (t.to - t.from <= p->back)
+            FN(column_weights)(p, s, t.channels, t.from, t.to - t.from);
+        s->gathers = t.to - t.from <= p->back && w->dilation == 1 && t.channels >= WLANES;
+        for (ptrdiff_t i = 0; s->gathers && i < t.cells; i++) {
+            cover(w, t.w + i, &s->holders[i].first, &unused);
+            s->holders[i].taps = unused + 1 - s->holders[i].first;
+        }
+        return t;
     }
-    for (; i < n; i++)
-        back[i] = first ? (double)g[i] * scale : back[i] + (double)g[i] * scale;
+    t.far = (reach(w) - 1) / w->stride;
+    t.q = (t.w + w->before) / w->stride;
+    t.qs = (t.w + t.cells - 1 + w->before) / w->stride + 1 - t.q;
+    t.from = most(0, t.q - t.far);
+    t.to = most(t.from, least(w->out, t.q + t.qs));
+    FN(column_weights)(p, s, t.channels, t.from, t.to - t.from);
+    memset(s->back, 0, (size_t)((t.qs + t.far) * t.channels) * sizeof(double));
+    for (ptrdiff_t f = 0; f < p->phases; f++) {
+        s->starts[f] = at;
+        for (ptrdiff_t k = 0; k < w->kernel; k++)
+            if (k * w->dilation % p->phases == f)
+                s->offset[at++] = (t.far - k * w->dilation / p->phases) * t.channels;
+        s->starts[f + 1] = at;
+    }
+    return t;
 }
 
-/* back = weight * sum over the output rows that hold row (d, h) of g / rows counted, for columns first..first+n-1, all
- * inside the output; g: the plane. Returns 0 when no row does. */
+typedef struct {
+    const real *g;
+    double scale;
+} FN(back_source);
+
+/* back[i] (+)= weight[i] * sum over sources of g[i] * scale, in whole vectors; without `whole` g is not read behind its end */
+INLINE void FN(add_sources)(const FN(back_source) *from, ptrdiff_t sources, ptrdiff_t n, int more, int whole, const double *weight, double *back)
+{
+    for (ptrdiff_t i = 0; i < n; i += WLANES) {
+        wvec sum = wset(0);
+        for (ptrdiff_t r = 0; r < sources; r++) {
+            const real *at = from[r].g + i;
+            wvec v = (whole || i + WLANES <= n ? wload(at) : wload_n(at, n - i)) * wset(from[r].scale);
+            sum = r == 0 ? v : sum + v;
+        }
+        sum = sum * vload_f64(weight + i);
+        if (more)
+            sum += vload_f64(back + i);
+        if (i + WLANES <= n)
+            vstore_f64(back + i, sum);
+        else
+            vstore_n_f64(back + i, sum, n - i);
+    }
+}
+
+FUNC void FN(add_any_sources)(const FN(back_source) *from, ptrdiff_t sources, ptrdiff_t n, int more, int whole, const double *weight, double *back)
+{
+    if (sources == 1)
+        FN(add_sources)(from, 1, n, more, whole, weight, back);
+    else if (sources == 2)
+        FN(add_sources)(from, 2, n, more, whole, weight, back);
+    else
+        FN(add_sources)(from, sources, n, more, whole, weight, back);
+}
+
+enum { FN(MOST_SOURCES) = 16 };
+
+/* back = weight * sum of g / rows counted over the output rows that hold row (d, h) of x; outputs first..first+n-1 of the
+ * plane g. Returns 0 when there is no such row. */
 FUNC int FN(gather_rows)(const pool_plan *p, const real *g, ptrdiff_t d, ptrdiff_t h, ptrdiff_t c0, ptrdiff_t channels, ptrdiff_t first,
                          ptrdiff_t n, const double *weight, double *back)
 {
-    ptrdiff_t dlo, dhi, hlo, hhi, all = p->channels;
-    int any = 0;
-    cover(&p->d, d, &dlo, &dhi);
-    cover(&p->h, h, &hlo, &hhi);
+    ptrdiff_t dlo = 0, dhi = 0, hlo = 0, hhi = 0, all = p->channels, sources = 0, runs = channels == all ? 1 : n;
+    ptrdiff_t run = channels == all ? n * channels : channels;
+    const real *end = (const real *)p->g + p->planes * cells_out(p) * all;
+    FN(back_source) from[FN(MOST_SOURCES)];
+    int more = 0, whole = 1;
+    if (p->d.out > 1 || p->d.in > 1)
+        cover(&p->d, d, &dlo, &dhi);
+    if (p->h.out > 1 || p->h.in > 1)
+        cover(&p->h, h, &hlo, &hhi);
     for (ptrdiff_t od = dlo; od <= dhi; od++) {
         if (!holds(&p->d, od, d))
             continue;
@@ -379,24 +483,26 @@ FUNC int FN(gather_rows)(const pool_plan *p, const real *g, ptrdiff_t d, ptrdiff
         for (ptrdiff_t oh = hlo; oh <= hhi; oh++) {
             if (!holds(&p->h, oh, h))
                 continue;
-            double scale = 1 / rows_counted(p, wd, window(&p->h, oh));
-            const real *from = g + ((od * p->h.out + oh) * p->w.out + first) * all + c0;
-            if (channels == all)
-                FN(add_scaled)(from, scale, n * channels, !any, back);
-            else
-                for (ptrdiff_t i = 0; i < n; i++)
-                    FN(add_scaled)(from + i * all, scale, channels, !any, back + i * channels);
-            any = 1;
+            if (sources == FN(MOST_SOURCES)) {
+                for (ptrdiff_t o = 0; o < runs; o++) {
+                    FN(add_any_sources)(from, sources, run, more, whole, weight + o * channels, back + o * channels);
+                    for (ptrdiff_t r = 0; r < sources; r++)
+                        from[r].g += all;
+                }
+                sources = 0;
+                more = 1;
+            }
+            from[sources].g = g + ((od * p->h.out + oh) * p->w.out + first) * all + c0;
+            whole = runs == 1 && end - from[sources].g >= run + WLANES;
+            from[sources++].scale = 1 / rows_counted(p, wd, window(&p->h, oh));
         }
     }
-    if (any) {
-        ptrdiff_t i = 0;
-        for (; i + WLANES <= n * channels; i += WLANES)
-            vstore_f64(back + i, vload_f64(back + i) * vload_f64(weight + i));
-        for (; i < n * channels; i++)
-            back[i] *= weight[i];
+    for (ptrdiff_t o = 0; sources && o < runs; o++) {
+        FN(add_any_sources)(from, sources, run, more, whole, weight + o * channels, back + o * channels);
+        for (ptrdiff_t r = 0; r < sources; r++)
+            from[r].g += all;
     }
-    return any;
+    return more || sources;
 }
 
 /* out[i] = (real) line[i] */
@@ -405,188 +511,147 @@ INLINE void FN(round_line)(const double *line, ptrdiff_t n, real *out)
     ptrdiff_t i = 0;
     for (; i + WLANES <= n; i += WLANES)
         wstore(out + i, vload_f64(line + i));
-    for (; i < n; i++)
-        out[i] = (real)line[i];
+    if (i < n)
+        wstore_n(out + i, vload_f64(line + i), n - i);
 }
 
-/* sum over offsets of back[offset + i] */
-INLINE void FN(sum_offsets)(const double *back, const ptrdiff_t *offset, ptrdiff_t taps, ptrdiff_t n, double *sum)
+/* place i of a phase: the sum over its taps of back[offset + i] */
+INLINE wvec FN(sum_taps)(const FN(back_scratch) *s, ptrdiff_t f, ptrdiff_t i)
 {
-    ptrdiff_t i = 0;
-    for (; i + WLANES <= n; i += WLANES) {
-        wvec s = vload_f64(back + offset[0] + i);
-        for (ptrdiff_t t = 1; t < taps; t++)
-            s += vload_f64(back + offset[t] + i);
-        vstore_f64(sum + i, s);
-    }
-    for (; i < n; i++) {
-        double s = back[offset[0] + i];
-        for (ptrdiff_t t = 1; t < taps; t++)
-            s += back[offset[t] + i];
-        sum[i] = s;
-    }
+    const ptrdiff_t *offset = s->offset + s->starts[f];
+    ptrdiff_t taps = s->starts[f + 1] - s->starts[f];
+    wvec sum = taps ? vload_f64(s->back + offset[0] + i) : wset(0);
+    for (ptrdiff_t t = 1; t < taps; t++)
+        sum += vload_f64(s->back + offset[t] + i);
+    return sum;
 }
 
-/* adaptive or very wide windows: each output column adds itself to the cells of its window */
-static void FN(avg_backward_segments)(const pool_plan *p, const FN(avg_backward_scratch) *s, const real *g, ptrdiff_t d, ptrdiff_t h,
-                                      ptrdiff_t c0, ptrdiff_t n, ptrdiff_t w0, ptrdiff_t cells, real *out)
+/* a vector at a time, the last one partial */
+INLINE void FN(wstore_some)(real *out, wvec v, ptrdiff_t n)
 {
-    const pool_axis *w = &p->w;
-    ptrdiff_t all = p->channels, lo, hi, unused;
-    cover(w, w0, &lo, &unused);
-    cover(w, w0 + cells - 1, &unused, &hi);
-    for (ptrdiff_t i = 0; i < cells * n; i++)
-        s->line[i] = 0;
-    int any = 0;
-    for (ptrdiff_t first = lo; first <= hi; first += p->back) {
-        ptrdiff_t here = least(p->back, hi + 1 - first);
-        FN(column_weights)(p, n, first, here, s->weight);
-        if (!FN(gather_rows)(p, g, d, h, c0, n, first, here, s->weight, s->back))
-            break;
-        any = 1;
-        for (ptrdiff_t o = 0; o < here; o++) {
-            pool_window ww = window(w, first + o);
-            /* the taps that lie in w0 .. w0 + cells - 1 */
-            ptrdiff_t from = ww.first >= w0 ? 0 : ceil_div(w0 - ww.first, w->dilation);
-            ptrdiff_t to = least(ww.taps, ceil_div(w0 + cells - ww.first, w->dilation));
-            const double *back = s->back + o * n;
-            for (ptrdiff_t t = from; t < to; t++) {
-                double *line = s->line + (ww.first + t * w->dilation - w0) * n;
-                for (ptrdiff_t c = 0; c < n; c++)
-                    line[c] += back[c];
-            }
+    if (n >= WLANES)
+        wstore(out, v);
+    else if (n > 0)
+        wstore_n(out, v, n);
+}
+
+/* many channels: each pixel gathers its outputs */
+static void FN(back_pixels)(const pool_plan *p, const FN(back_tile) *t, const FN(back_scratch) *s, real *out)
+{
+    ptrdiff_t n = t->channels;
+    for (ptrdiff_t i = 0; i < t->cells; i++) {
+        pool_window in = s->holders[i];
+        const double *back = s->back + (in.first - t->from) * n;
+        for (ptrdiff_t c = 0; c < n; c += WLANES) {
+            wvec sum = in.taps ? vload_f64(back + c) : wset(0);
+            for (ptrdiff_t o = 1; o < in.taps; o++)
+                sum += vload_f64(back + o * n + c);
+            FN(wstore_some)(out + i * p->channels + c, sum, n - c);
         }
     }
-    if (!any) {
-        FN(zero_pixels)(out, cells, n, all);
-        return;
+}
+
+static void FN(back_row_segments)(const pool_plan *p, const FN(back_tile) *t, const FN(back_scratch) *s, const real *g, ptrdiff_t d,
+                                  ptrdiff_t h, real *out)
+{
+    ptrdiff_t all = p->channels, n = t->channels, dilation = p->w.dilation;
+    int any = 0, kept = t->to - t->from <= p->back;
+    for (ptrdiff_t first = t->from; first < t->to; first += p->back) {
+        ptrdiff_t here = least(p->back, t->to - first);
+        if (!kept)
+            FN(column_weights)(p, s, n, first, here);
+        if (!FN(gather_rows)(p, g, d, h, t->c, n, first, here, s->weight, s->back))
+            break;
+        if (s->gathers) {
+            FN(back_pixels)(p, t, s, out);
+            return;
+        }
+        if (!any)
+            memset(s->line, 0, (size_t)(t->cells * n) * sizeof(double));
+        any = 1;
+        for (ptrdiff_t o = 0; o < here; o++) {
+            pool_window w = s->columns[o];
+            /* the taps that lie in this tile */
+            ptrdiff_t lo = w.first >= t->w ? 0 : ceil_div(t->w - w.first, dilation);
+            ptrdiff_t hi = w.first + (w.taps - 1) * dilation < t->w + t->cells ? w.taps : ceil_div(t->w + t->cells - w.first, dilation);
+            const double *back = s->back + o * n;
+            double *line = s->line + (w.first - t->w) * n;
+            if (n == 1)
+                for (ptrdiff_t k = lo; k < hi; k++)
+                    line[k * dilation] += back[0];
+            else
+                for (ptrdiff_t k = lo; k < hi; k++)
+                    for (ptrdiff_t c = 0; c < n; c++)
+                        line[k * dilation * n + c] += back[c];
+        }
     }
-    if (n == all)
-        FN(round_line)(s->line, cells * n, out);
+    if (!any)
+        FN(zero_pixels)(out, t->cells, n, all);
+    else if (n == all)
+        FN(round_line)(s->line, t->cells * n, out);
     else
-        for (ptrdiff_t i = 0; i < cells; i++)
+        for (ptrdiff_t i = 0; i < t->cells; i++)
             FN(round_line)(s->line + i * n, n, out + i * all);
 }
 
-/* the columns of x of one tile, in runs: cell c stands at q = (c + before) / stride of its phase, and tap k of it belongs to
- * output q - k * dilation / stride */
-typedef struct {
-    ptrdiff_t c, channels, w, cells; /* first channel, how many; first column, how many */
-    ptrdiff_t q, qs;                 /* first place, how many */
-    ptrdiff_t farthest;              /* how far before its place an output may lie */
-    ptrdiff_t from, to;              /* the outputs there are */
-} FN(back_tile);
-
-static FN(back_tile) FN(back_tile_of)(const pool_plan *p, FN(avg_backward_scratch) *s, ptrdiff_t tile)
+static void FN(back_row_runs)(const pool_plan *p, const FN(back_tile) *t, const FN(back_scratch) *s, const real *g, ptrdiff_t d, ptrdiff_t h,
+                              real *out)
 {
-    const pool_axis *w = &p->w;
-    FN(back_tile) t = {0};
-    t.c = tile / p->tiles * p->chunk;
-    t.channels = least(p->chunk, p->channels - t.c);
-    t.w = tile % p->tiles * p->tile;
-    t.cells = least(p->tile, w->in - t.w);
-    if (p->segments)
-        return t;
-    ptrdiff_t n = t.channels, phases = p->by_pixel ? 1 : w->stride, at = 0;
-    t.farthest = (reach(w) - 1) / w->stride;
-    t.q = (t.w + w->before) / w->stride;
-    t.qs = (t.w + t.cells - 1 + w->before) / w->stride + 1 - t.q;
-    t.from = most(0, t.q - t.farthest);
-    t.to = most(t.from, least(w->out, t.q + t.qs));
-    FN(column_weights)(p, n, t.from, t.to - t.from, s->weight);
-    for (ptrdiff_t i = 0; i < (t.qs + t.farthest) * n; i++)
-        s->back[i] = 0;
-    for (ptrdiff_t r = 0; r < phases && !p->by_pixel; r++) {
-        s->starts[r] = at;
-        for (ptrdiff_t k = 0; k < w->kernel; k++)
-            if (k * w->dilation % phases == r)
-                s->offset[at++] = (t.farthest - k * w->dilation / phases) * n;
-        s->starts[r + 1] = at;
-    }
-    return t;
-}
-
-/* one pixel after the other */
-static void FN(back_by_pixel)(const pool_plan *p, const FN(back_tile) *t, const FN(avg_backward_scratch) *s, real *out)
-{
-    for (ptrdiff_t i = 0; i < t->cells; i++) {
-        ptrdiff_t first, last, n = t->channels;
-        int any = 0;
-        cover(&p->w, t->w + i, &first, &last);
-        for (ptrdiff_t o = first; o <= last; o++) {
-            if (!holds(&p->w, o, t->w + i))
-                continue;
-            const double *back = s->back + (o - t->q + t->farthest) * n;
-            for (ptrdiff_t c = 0; c < n; c++)
-                s->line[c] = any ? s->line[c] + back[c] : back[c];
-            any = 1;
-        }
-        if (any)
-            FN(round_line)(s->line, n, out + i * p->channels);
-        else
-            FN(zero_pixels)(out + i * p->channels, 1, n, p->channels);
-    }
-}
-
-/* all channels of all pixels, a phase at a time, then the phases merged */
-static void FN(back_by_phase)(const pool_plan *p, const FN(back_tile) *t, const FN(avg_backward_scratch) *s, real *out)
-{
-    ptrdiff_t phases = p->w.stride, n = t->channels;
-    for (ptrdiff_t r = 0; r < phases; r++) {
-        double *phase = s->phases + r * p->phase;
-        if (s->starts[r] < s->starts[r + 1])
-            FN(sum_offsets)(s->back, s->offset + s->starts[r], s->starts[r + 1] - s->starts[r], t->qs * n, phase);
-        else
-            memset(phase, 0, (size_t)(t->qs * n) * sizeof(double));
-    }
-    if (phases == 1) {
-        FN(round_line)(s->phases, t->cells * n, out);
+    ptrdiff_t phases = p->phases, n = t->channels, all = p->channels;
+    if (t->to == t->from ||
+        !FN(gather_rows)(p, g, d, h, t->c, n, t->from, t->to - t->from, s->weight, s->back + (t->from - t->q + t->far) * n)) {
+        FN(zero_pixels)(out, t->cells, n, all);
         return;
     }
-    ptrdiff_t r = (t->w + p->w.before) % phases, q = 0, i = 0;
-    if (phases == 2 && n == 1) {
-        if (r == 1)
-            out[i++] = (real)s->phases[p->phase + q++];
-        for (; i + 2 * WLANES <= t->cells; i += 2 * WLANES, q += WLANES) {
-            wvec a, b;
-            vzip_f64(vload_f64(s->phases + q), vload_f64(s->phases + p->phase + q), &a, &b);
-            wstore(out + i, a);
-            wstore(out + i + WLANES, b);
-        }
-        r = 0;
+    ptrdiff_t first = (t->w + p->w.before) % phases, i = 0;
+    if (phases == 1 && n == all) {
+        for (; i < t->cells * n; i += WLANES)
+            FN(wstore_some)(out + i, FN(sum_taps)(s, 0, i), t->cells * n - i);
+        return;
     }
-    for (; i < t->cells; i++) {
-        for (ptrdiff_t c = 0; c < n; c++)
-            out[i * n + c] = (real)s->phases[r * p->phase + q * n + c];
-        if (++r == phases) {
-            r = 0;
-            q++;
+    if (phases == 2 && n == 1) {
+        for (; i < t->cells; i += 2 * WLANES) {
+            wvec a, b;
+            vzip_f64(FN(sum_taps)(s, first, i / 2), FN(sum_taps)(s, 1 - first, first + i / 2), &a, &b);
+            FN(wstore_some)(out + i, a, t->cells - i);
+            FN(wstore_some)(out + i + WLANES, b, t->cells - i - WLANES);
         }
+        return;
+    }
+    for (ptrdiff_t f = 0; f < phases; f++) {
+        for (ptrdiff_t j = 0; j < t->qs * n; j += WLANES)
+            vstore_f64(s->phases + f * p->phase + j, FN(sum_taps)(s, f, j));
+        /* cells that stand in phase f */
+        ptrdiff_t j = (f - first + phases) % phases;
+        const double *from = s->phases + place_of(p, first + j, n);
+        for (; j < t->cells; j += phases, from += n)
+            for (ptrdiff_t c = 0; c < n; c++)
+                out[j * all + c] = (real)from[c];
     }
 }
 
 /* units lo..hi-1: rows of x, each written by its owner */
 FUNC void FN(avg_pool_backward)(const pool_plan *p, ptrdiff_t lo, ptrdiff_t hi, void *memory)
 {
-    FN(avg_backward_scratch) s = FN(avg_backward_scratch_of)(p, memory);
-    FN(back_tile) t = FN(back_tile_of)(p, &s, lo / p->rows);
+    FN(back_scratch) s = FN(back_scratch_of)(p, memory);
+    ptrdiff_t all = p->channels;
+    pool_cursor at = cursor_at(p, lo, p->d.in, p->h.in);
+    FN(back_tile) t = FN(back_tile_of)(p, &s, at.tile);
     for (ptrdiff_t u = lo; u < hi; u++) {
-        ptrdiff_t row = u % p->rows, h = row % p->h.in, d = row / p->h.in % p->d.in, plane = row / p->h.in / p->d.in;
-        if (row == 0)
-            t = FN(back_tile_of)(p, &s, u / p->rows);
-        const real *g = (const real *)p->g + plane * cells_out(p) * p->channels;
-        real *out = (real *)p->out + (row * p->w.in + t.w) * p->channels + t.c;
-        if (p->segments)
-            FN(avg_backward_segments)(p, &s, g, d, h, t.c, t.channels, t.w, t.cells, out);
-        else if (t.to == t.from || !FN(gather_rows)(p, g, d, h, t.c, t.channels, t.from, t.to - t.from, s.weight,
-                                                    s.back + (t.from - t.q + t.farthest) * t.channels))
-            FN(zero_pixels)(out, t.cells, t.channels, p->channels);
-        else if (p->by_pixel)
-            FN(back_by_pixel)(p, &t, &s, out);
+        const real *g = (const real *)p->g + at.plane * cells_out(p) * all;
+        real *out = (real *)p->out + (at.row * p->w.in + t.w) * all + t.c;
+        if (u > lo && at.h > 0 && same_cover(&p->h, at.h)) {
+            /* held by the same rows of output as the row before */
+            ptrdiff_t runs = t.channels == all ? 1 : t.cells, run = t.channels == all ? t.cells * all : t.channels;
+            for (ptrdiff_t i = 0; i < runs; i++)
+                memcpy(out + i * all, out + i * all - p->w.in * all, (size_t)run * sizeof(real));
+        } else if (p->segments)
+            FN(back_row_segments)(p, &t, &s, g, at.d, at.h, out);
         else
-            FN(back_by_phase)(p, &t, &s, out);
+            FN(back_row_runs)(p, &t, &s, g, at.d, at.h, out);
+        if (cursor_next(&at, p, p->d.in, p->h.in) && u + 1 < hi)
+            t = FN(back_tile_of)(p, &s, at.tile);
     }
 }
 
 #undef QUOTIENT
-#undef BY_ROWS

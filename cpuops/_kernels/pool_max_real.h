@@ -6,10 +6,10 @@
  * Padding is -inf with the highest code, so that any cell of x wins over it.
  */
 #define NO_ROW (IS_F64 ? INT64_MAX : INT32_MAX)
-#define BEATS(v, best) mand(mnot(vle(v, best)), veq(best, best))
+#define KEEPS(v, best) mor(vle(v, best), visnan(best))
 /* the same, and among equals that of the lower code */
 #define PRECEDES(v, c, best, code) \
-    mor(BEATS(v, best), mand(mor(veq(v, best), mand(visnan(v), visnan(best))), ivlt(c, code)))
+    mor(mnot(KEEPS(v, best)), mand(mor(veq(v, best), mand(visnan(v), visnan(best))), ivlt(c, code)))
 #define BEATS_ONE(v, best) ((!((v) <= (best)) && (best) == (best)))
 #define PRECEDES_ONE(v, c, best, code) (BEATS_ONE(v, best) || (((v) == (best) || ((v) != (v) && (best) != (best))) && (c) < (code)))
 
@@ -33,13 +33,21 @@ INLINE vec FN(fold_rows)(const FN(max_rows) *r, ptrdiff_t column, ptrdiff_t nd, 
             if (d == 0 && h == 0)
                 best = v;
             else if (indexed) {
-                vmask take = BEATS(v, best);
-                best = vsel(take, v, best);
-                *code = ivsel(take, ivset((inum)(d * r->code_d + h * r->code_h)), *code);
+                vmask keep = KEEPS(v, best);
+                best = vsel(keep, best, v);
+                *code = ivsel(keep, *code, ivset((inum)(d * r->code_d + h * r->code_h)));
             } else
                 best = vmax(v, best);
         }
     return best;
+}
+
+/* lanes n.. of a vector that ends a line become padding: what stands there is padding or nobody's */
+INLINE void FN(end_line)(ptrdiff_t n, vec *v, ivec *code)
+{
+    vmask inside = vlt(viota(), vset((real)n));
+    *v = vsel(inside, *v, vset(-(real)INFINITY));
+    *code = ivsel(inside, *code, ivset(NO_ROW));
 }
 
 /* n cells of a line; the last vector is laid over its neighbour: the same values are written twice */
@@ -48,12 +56,26 @@ INLINE void FN(fold_line)(const FN(max_rows) *r, ptrdiff_t nd, ptrdiff_t nh, ptr
     ivec code;
     if (n < LANES) {
         vec v = r->whole ? FN(fold_rows)(r, 0, nd, nh, LANES, indexed, &code) : FN(fold_rows)(r, 0, nd, nh, n, indexed, &code);
+        FN(end_line)(n, &v, &code);
         vstore(line, v);
         if (indexed)
             ivstore(codes, code);
         return;
     }
-    for (ptrdiff_t i = 0; i < n; i += LANES) {
+    ptrdiff_t i = 0;
+    /* one column's comparisons wait for each other: of many rows, four columns at once */
+    for (; nd * nh > 4 && !indexed && i + 4 * LANES <= n; i += 4 * LANES) {
+        vec best[4];
+        for (int k = 0; k < 4; k++)
+            best[k] = vload(r->x + i + k * LANES);
+        for (ptrdiff_t d = 0; d < nd; d++)
+            for (ptrdiff_t h = d == 0; h < nh; h++)
+                for (int k = 0; k < 4; k++)
+                    best[k] = vmax(vload(r->x + i + k * LANES + d * r->step_d + h * r->step_h), best[k]);
+        for (int k = 0; k < 4; k++)
+            vstore(line + i + k * LANES, best[k]);
+    }
+    for (; i < n; i += LANES) {
         ptrdiff_t at = least(i, n - LANES);
         vstore(line + at, FN(fold_rows)(r, at, nd, nh, LANES, indexed, &code));
         if (indexed)
@@ -70,6 +92,10 @@ INLINE void FN(fold_dealt)(const FN(max_rows) *r, ptrdiff_t nd, ptrdiff_t nh, pt
         ptrdiff_t even = (place & 1) * phase + (place >> 1), odd = (~place & 1) * phase + ((place + 1) >> 1);
         ivec ca, cb;
         vec a = FN(fold_rows)(r, at, nd, nh, LANES, indexed, &ca), b = FN(fold_rows)(r, at + LANES, nd, nh, LANES, indexed, &cb);
+        if (n < 2 * LANES) {
+            FN(end_line)(n, &a, &ca);
+            FN(end_line)(n - LANES, &b, &cb);
+        }
         vec lo, hi;
         vdeal(a, b, &lo, &hi);
         vstore(line + even, lo);
@@ -111,14 +137,21 @@ FUNC void FN(argmax_dealt)(const FN(max_rows) *r, ptrdiff_t n, ptrdiff_t first, 
 }
 
 /* `n` pixels of a line, of `channels` out of `pixel` */
-static void FN(any_max_line)(FN(max_rows) r, ptrdiff_t n, ptrdiff_t channels, ptrdiff_t pixel, int indexed, real *line, inum *codes)
+static void FN(any_max_line)(const FN(max_rows) *r, ptrdiff_t n, ptrdiff_t channels, ptrdiff_t pixel, int indexed, real *line, inum *codes)
 {
-    ptrdiff_t runs = channels == pixel ? 1 : n, run = channels == pixel ? n * pixel : channels;
-    for (ptrdiff_t i = 0; i < runs; i++, r.x += pixel) {
+    if (channels == pixel) {
         if (indexed)
-            FN(argmax_line)(&r, run, line + i * channels, codes + i * channels);
+            FN(argmax_line)(r, n * pixel, line, codes);
         else
-            FN(max_line)(&r, run, line + i * channels);
+            FN(max_line)(r, n * pixel, line);
+        return;
+    }
+    FN(max_rows) one = *r;
+    for (ptrdiff_t i = 0; i < n; i++, one.x += pixel) {
+        if (indexed)
+            FN(argmax_line)(&one, channels, line + i * channels, codes + i * channels);
+        else
+            FN(max_line)(&one, channels, line + i * channels);
     }
 }
 
@@ -187,9 +220,9 @@ INLINE void FN(fold_direct)(const real *x, const ptrdiff_t *offset, ptrdiff_t ta
             const real *from = x + offset[t] * pixel + at;
             vec v = lanes < LANES ? vload_n(from, lanes) : vload(from);
             if (indexed) {
-                vmask take = BEATS(v, best);
-                best = vsel(take, v, best);
-                place = ivsel(take, ivset((inum)(before + offset[t])), place);
+                vmask keep = KEEPS(v, best);
+                best = vsel(keep, best, v);
+                place = ivsel(keep, place, ivset((inum)(before + offset[t])));
             } else
                 best = vmax(v, best);
         }
@@ -325,6 +358,8 @@ typedef struct {
     ptrdiff_t *offset;      /* of the taps along W in the phases */
     pool_window *columns;   /* segments, direct: the windows along W */
     ptrdiff_t *taps;        /* direct: the cells of windows that are whole along W, and of others */
+    ptrdiff_t *tap_shifts;  /* marked: of the taps along W, by phases, how far before a place their output lies, */
+    ptrdiff_t *tap_codes, starts[MOST_PHASES + 1]; /* and how many cells they are from the window's corner */
     ptrdiff_t corner;       /* the nominal corner of a row's output 0: its first row's first cell, less the padding before it */
     real *ring;             /* marked */
     FN(max_state) state;
@@ -347,7 +382,9 @@ static FN(max_scratch) FN(max_scratch_of)(const pool_plan *p, void *memory)
     TAKE(index, cells)
     TAKE(columns, 3 * (p->tile + SLACK))
     TAKE(offset, least(p->w.kernel, p->line))
-    TAKE(taps, 3 * MOST_DIRECT)
+    TAKE(taps, 2 * MOST_DIRECT)
+    TAKE(tap_shifts, MOST_MARKED)
+    TAKE(tap_codes, MOST_MARKED)
     TAKE(state.best, chunk)
     TAKE(state.row, chunk)
     TAKE(state.column, chunk)
@@ -381,18 +418,20 @@ static void FN(max_tile)(const pool_plan *p, const pool_tile *t, const FN(max_sc
         return;
     for (ptrdiff_t k = 0; k < p->w.kernel; k++)
         s->offset[k] = place_of(p, k * p->w.dilation, t->channels);
-    if (!p->direct)
+    if (!p->direct) {
         FN(pad_with_lowest)(p, s, 0, t->lo, t->channels);
+        FN(pad_with_lowest)(p, s, t->hi, t->span, t->channels);
+    }
 }
 
-static void FN(max_row_segments)(const pool_plan *p, const pool_tile *t, const FN(max_scratch) *s, FN(max_rows) r, const real *x,
+static void FN(max_row_segments)(const pool_plan *p, const pool_tile *t, const FN(max_scratch) *s, FN(max_rows) *r, const real *x,
                                  ptrdiff_t base, real *out, int indexed, ptrdiff_t pixel)
 {
     ptrdiff_t n = t->channels, all = p->channels, dilation = p->w.dilation, step_d = p->d.dilation * p->h.in * p->w.in, step_h = p->h.dilation * p->w.in;
     int parted = t->hi > p->line;
     /* codes number the rows, so that they fit whatever the plane's size */
-    r.code_d = r.nh;
-    r.code_h = 1;
+    r->code_d = r->nh;
+    r->code_h = 1;
     if (!parted)
         FN(any_max_line)(r, t->hi, n, all, indexed, s->line, s->codes);
     for (ptrdiff_t o = 0; o < t->outputs; o++) {
@@ -402,8 +441,8 @@ static void FN(max_row_segments)(const pool_plan *p, const pool_tile *t, const F
             ptrdiff_t column = w.first + first * dilation, here = least(taps, w.taps - first);
             ptrdiff_t place = parted ? 0 : (column - t->origin) * n;
             if (parted) {
-                r.x = x + (base + column) * all + t->c;
-                r.whole = 0;
+                r->x = x + (base + column) * all + t->c;
+                r->whole = 0;
                 FN(any_max_line)(r, (here - 1) * dilation + 1, n, all, indexed, s->line, s->codes);
             }
             FN(segment)(&s->state, s->line + place, s->codes + place, here, dilation * n, n, indexed);
@@ -413,7 +452,7 @@ static void FN(max_row_segments)(const pool_plan *p, const pool_tile *t, const F
         memcpy(out + o * pixel, indexed || parted ? s->state.best : s->state.part, (size_t)n * sizeof(real));
         for (ptrdiff_t c = 0; indexed && c < n; c++) {
             ptrdiff_t row = s->state.row[c];
-            s->index[o * n + c] = base + (r.nd == 1 ? row * step_h : row / r.nh * step_d + row % r.nh * step_h) + s->state.column[c];
+            s->index[o * n + c] = base + (r->nd == 1 ? row * step_h : row / r->nh * step_d + row % r->nh * step_h) + s->state.column[c];
         }
     }
 }
@@ -439,22 +478,29 @@ static void FN(max_row_direct)(const pool_plan *p, const pool_tile *t, const FN(
     }
 }
 
-static void FN(max_row_runs)(const pool_plan *p, const pool_tile *t, const FN(max_scratch) *s, FN(max_rows) r, real *out, int indexed, ptrdiff_t pixel)
+static void FN(max_row_runs)(const pool_plan *p, const pool_tile *t, const FN(max_scratch) *s, const FN(max_rows) *r, real *out, int indexed, ptrdiff_t pixel)
 {
     const pool_axis *w = &p->w;
     ptrdiff_t n = t->channels, valid = t->hi - t->lo;
     if (p->phases == 1)
         FN(any_max_line)(r, valid, n, p->channels, indexed, s->phases + t->lo * n, s->phase_codes + t->lo * n);
-    else if (p->phases == 2 && n == 1 && (r.whole || valid >= 2 * LANES)) {
+    else if (p->phases == 2 && n == 1 && (r->whole || valid >= 2 * LANES)) {
         if (indexed)
-            FN(argmax_dealt)(&r, valid, t->lo, p->phase, s->phases, s->phase_codes);
+            FN(argmax_dealt)(r, valid, t->lo, p->phase, s->phases, s->phase_codes);
         else
-            FN(max_dealt)(&r, valid, t->lo, p->phase, s->phases);
+            FN(max_dealt)(r, valid, t->lo, p->phase, s->phases);
     } else {
         FN(any_max_line)(r, valid, n, p->channels, indexed, s->line, s->codes);
         for (ptrdiff_t f = 0; f < p->phases; f++) {
             /* cells of the line that stand in phase f */
             ptrdiff_t i = (f - t->lo % p->phases + p->phases) % p->phases, to = place_of(p, t->lo + i, n);
+            if (n == 1) {
+                for (ptrdiff_t j = 0; i + j * p->phases < valid; j++)
+                    s->phases[to + j] = s->line[i + j * p->phases];
+                for (ptrdiff_t j = 0; indexed && i + j * p->phases < valid; j++)
+                    s->phase_codes[to + j] = s->codes[i + j * p->phases];
+                continue;
+            }
             for (; i < valid; i += p->phases, to += n)
                 for (ptrdiff_t c = 0; c < n; c++) {
                     s->phases[to + c] = s->line[i * n + c];
@@ -463,8 +509,6 @@ static void FN(max_row_runs)(const pool_plan *p, const pool_tile *t, const FN(ma
                 }
         }
     }
-    if (t->hi < t->span)
-        FN(pad_with_lowest)(p, s, t->hi, t->span, n);
     ptrdiff_t runs = p->by_pixel ? t->outputs : 1, run = p->by_pixel ? n : t->outputs * n, step = w->stride * n;
     for (ptrdiff_t i = 0; i < runs; i++) {
         if (indexed)
@@ -495,11 +539,11 @@ static void FN(max_row)(const pool_plan *p, const pool_tile *t, FN(max_scratch) 
     r.whole = all == 1 && end - r.x >= (r.nd - 1) * r.step_d + (r.nh - 1) * r.step_h + t->hi - t->lo + 2 * LANES;
     s->corner = base - p->w.before;
     if (p->segments)
-        FN(max_row_segments)(p, t, s, r, x, base, out, indexed, pixel);
+        FN(max_row_segments)(p, t, s, &r, x, base, out, indexed, pixel);
     else if (p->direct)
         FN(max_row_direct)(p, t, s, x, wd, wh, base, out, indexed, pixel);
     else
-        FN(max_row_runs)(p, t, s, r, out, indexed, pixel);
+        FN(max_row_runs)(p, t, s, &r, out, indexed, pixel);
 }
 
 /* the indices of a row, `pixel` cells an output */
@@ -566,19 +610,15 @@ INLINE real *FN(ring_row)(const pool_plan *p, const FN(max_scratch) *s, ptrdiff_
     return s->ring + h % p->ring * p->phases * p->phase;
 }
 
-/* row += the gradients of the outputs that found tap j of the window's row k, for all taps of phase f; a place is `far` at most
- * from the outputs that it may belong to, and s->found and s->value go on that far on either side */
-INLINE void FN(mark_phase)(const pool_plan *p, const FN(max_scratch) *s, ptrdiff_t f, ptrdiff_t code, ptrdiff_t n, ptrdiff_t cells, real *row)
+/* row += the gradients of the outputs that found a tap of phase f in the window's row with this code. A place's outputs lie up
+ * to p->far places before it; s->found and s->value go on that far on either side */
+INLINE void FN(mark_phase)(const FN(max_scratch) *s, ptrdiff_t f, ptrdiff_t code, ptrdiff_t cells, real *row)
 {
-    const pool_axis *w = &p->w;
     for (ptrdiff_t i = 0; i < cells; i += LANES) {
         vec sum = vload(row + i);
-        for (ptrdiff_t j = w->kernel - 1; j >= 0; j--) {
-            ptrdiff_t at = j * w->dilation;
-            if (p->phases > 1 && at % p->phases != f)
-                continue;
-            ptrdiff_t from = i - quotient(at, p->phases) * n;
-            vmask mine = iveq(ivload(s->found + from), ivset((inum)(code + at)));
+        for (ptrdiff_t j = s->starts[f]; j < s->starts[f + 1]; j++) {
+            ptrdiff_t from = i - s->tap_shifts[j];
+            vmask mine = iveq(ivload(s->found + from), ivset((inum)(code + s->tap_codes[j])));
             sum += vsel(mine, vload(s->value + from), vzero());
         }
         vstore(row + i, sum);
@@ -589,121 +629,110 @@ INLINE void FN(mark_phase)(const pool_plan *p, const FN(max_scratch) *s, ptrdiff
 FUNC void FN(mark_row)(const pool_plan *p, const pool_tile *t, const FN(max_scratch) *s, const real *g, pool_window wh)
 {
     const pool_axis *w = &p->w;
-    ptrdiff_t n = t->channels, all = p->channels, step = w->stride * n;
-    if (!p->by_pixel)
+    ptrdiff_t n = t->channels, all = p->channels, step = w->stride * n, code = p->h.dilation * w->in;
+    if (!p->by_pixel) {
         memcpy(s->value, g, (size_t)(t->outputs * n) * sizeof(real));
+        for (ptrdiff_t k = 0; k < wh.taps; k++)
+            for (ptrdiff_t f = 0; f < p->phases; f++)
+                FN(mark_phase)(s, f, k * code, (t->outputs + p->far) * n, FN(ring_row)(p, s, wh.first + k * p->h.dilation) + f * p->phase);
+        return;
+    }
     for (ptrdiff_t k = 0; k < wh.taps; k++) {
         real *row = FN(ring_row)(p, s, wh.first + k * p->h.dilation);
-        ptrdiff_t code = k * p->h.dilation * w->in;
-        for (ptrdiff_t f = 0; !p->by_pixel && f < p->phases; f++)
-            FN(mark_phase)(p, s, f, code, n, (t->outputs + p->far) * n, row + f * p->phase);
-        for (ptrdiff_t o = 0; p->by_pixel && o < t->outputs; o++)
-            for (ptrdiff_t j = 0; j < w->kernel; j++) {
-                inum tap = (inum)(code + j * w->dilation);
-                real *to = row + o * step + s->offset[j];
-                ptrdiff_t i = 0;
-                for (; i + LANES <= n; i += LANES) {
-                    vmask mine = iveq(ivload(s->found + o * n + i), ivset(tap));
-                    vstore(to + i, vload(to + i) + vsel(mine, vload(g + o * all + i), vzero()));
+        for (ptrdiff_t o = 0; o < t->outputs; o++) {
+            const inum *found = s->found + o * n;
+            const real *from = g + o * all;
+            ptrdiff_t i = 0;
+            for (; i + LANES <= n; i += LANES) {
+                ivec place = ivload(found + i);
+                vec v = vload(from + i);
+                for (ptrdiff_t j = 0; j < w->kernel; j++) {
+                    real *to = row + o * step + s->offset[j] + i;
+                    vstore(to, vload(to) + vsel(iveq(place, ivset((inum)(k * code + j * w->dilation))), v, vzero()));
                 }
-                for (; i < n; i++)
-                    if (s->found[o * n + i] == tap)
-                        to[i] += g[o * all + i];
             }
+            for (; i < n; i++)
+                for (ptrdiff_t j = 0; j < w->kernel; j++)
+                    if (found[i] == k * code + j * w->dilation)
+                        row[o * step + s->offset[j] + i] += from[i];
+        }
     }
 }
 
-/* row h of the ring to out, and zeroed; tells whether padding got anything */
-static int FN(flush_row)(const pool_plan *p, const pool_tile *t, const FN(max_scratch) *s, ptrdiff_t h, real *out)
+/* a vector at a time, the last one partial */
+INLINE void FN(store_some)(real *out, vec v, ptrdiff_t n)
 {
-    ptrdiff_t n = t->channels, all = p->channels, reached = t->hi - t->lo, i = 0;
-    real *row = FN(ring_row)(p, s, h);
-    int astray = 0;
-    for (ptrdiff_t side = 0; side < 2; side++)
-        for (ptrdiff_t place = side ? t->hi : 0; place < (side ? t->span : t->lo); place++)
-            for (ptrdiff_t c = 0; c < n; c++)
-                astray |= row[place_of(p, place, n) + c] != 0;
-    if (p->phases == 1 && n == all) {
+    if (n >= LANES)
+        vstore(out, v);
+    else if (n > 0)
+        vstore_n(out, v, n);
+}
+
+/* a row of the ring to out */
+static void FN(flush_row)(const pool_plan *p, const pool_tile *t, const real *row, real *out)
+{
+    ptrdiff_t n = t->channels, all = p->channels, reached = t->hi - t->lo;
+    if (p->phases == 1 && n == all)
         memcpy(out, row + t->lo * n, (size_t)(reached * n) * sizeof(real));
-        i = reached;
-    } else if (p->phases == 2 && n == 1) {
+    else if (p->phases == 2 && n == 1) {
         const real *even = row + place_of(p, t->lo, 1), *odd = row + place_of(p, t->lo + 1, 1);
-        for (; i + 2 * LANES <= reached; i += 2 * LANES) {
+        for (ptrdiff_t i = 0; i < reached; i += 2 * LANES) {
             vec a, b;
             vzip(vload(even + i / 2), vload(odd + i / 2), &a, &b);
-            vstore(out + i, a);
-            vstore(out + i + LANES, b);
+            FN(store_some)(out + i, a, reached - i);
+            FN(store_some)(out + i + LANES, b, reached - i - LANES);
         }
-    }
-    for (; i < reached; i++)
-        memcpy(out + i * all, row + place_of(p, t->lo + i, n), (size_t)n * sizeof(real));
+    } else
+        for (ptrdiff_t f = 0; f < p->phases; f++) {
+            /* cells that stand in phase f */
+            ptrdiff_t i = (f - t->lo % p->phases + p->phases) % p->phases;
+            const real *from = row + place_of(p, t->lo + i, n);
+            for (; i < reached; i += p->phases, from += n)
+                for (ptrdiff_t c = 0; c < n; c++)
+                    out[i * all + c] = from[c];
+        }
     FN(zero_pixels)(out + reached * all, p->w.in - reached, n, all);
-    memset(row, 0, (size_t)(p->phases * p->phase) * sizeof(real));
-    return astray;
-}
-
-/* s->found of the row oh from indices (`all` an output); tells whether each is that of a tap */
-static int FN(found_of)(const pool_plan *p, const pool_tile *t, const FN(max_scratch) *s, const int64_t *index, pool_window wh)
-{
-    ptrdiff_t n = t->channels;
-    int64_t corner = wh.first * p->w.in - p->w.before;
-    for (ptrdiff_t o = 0; o < t->outputs; o++)
-        for (ptrdiff_t c = 0; c < n; c++) {
-            int64_t at = index[o * p->channels + c] - corner - o * p->w.stride;
-            s->found[o * n + c] = at >= 0 && at < NO_ROW ? (inum)at : NO_TAP;
-        }
-    for (ptrdiff_t i = t->outputs * n; i < t->outputs * n + LANES; i++)
-        s->found[i] = NO_OUTPUT;
-    for (ptrdiff_t i = 0; i < t->outputs * n; i += LANES) {
-        ivec found = ivload(s->found + i);
-        vmask any = iveq(found, ivset(NO_OUTPUT));
-        for (ptrdiff_t k = 0; k < wh.taps; k++)
-            for (ptrdiff_t j = 0; j < p->w.kernel; j++)
-                any = mor(any, iveq(found, ivset((inum)(k * p->h.dilation * p->w.in + j * p->w.dilation))));
-        if (!mall(any))
-            return 0;
-    }
-    return 1;
 }
 
 /* a row of the ring that no later window touches: to out if it is one of rows first..last-1, else it belongs to another */
-static int FN(retire_row)(const pool_plan *p, const pool_tile *t, const FN(max_scratch) *s, ptrdiff_t h, ptrdiff_t first, ptrdiff_t last, real *out)
+static void FN(retire_row)(const pool_plan *p, const pool_tile *t, const FN(max_scratch) *s, ptrdiff_t h, ptrdiff_t first, ptrdiff_t last, real *out)
 {
+    real *row = FN(ring_row)(p, s, h);
     if (h >= first && h < last)
-        return FN(flush_row)(p, t, s, h, out + h * p->w.in * p->channels);
-    memset(FN(ring_row)(p, s, h), 0, (size_t)(p->phases * p->phase) * sizeof(real));
-    return 0;
+        FN(flush_row)(p, t, row, out + h * p->w.in * p->channels);
+    memset(row, 0, (size_t)(p->phases * p->phase) * sizeof(real));
 }
 
-/* rows first..last-1 of a plane of out. Where the maxima stand is told by `index`, or searched in x. Returns 0, with out left
- * half-done, when an index is not that of a tap of its window inside x. */
-static int FN(mark_rows)(const pool_plan *p, const pool_tile *t, FN(max_scratch) *s, const real *x, const int64_t *index, const real *g,
-                         ptrdiff_t first, ptrdiff_t last, real *out)
+/* rows first..last-1 of a plane of out */
+static void FN(mark_rows)(const pool_plan *p, const pool_tile *t, FN(max_scratch) *s, const real *x, const real *g, ptrdiff_t first,
+                          ptrdiff_t last, real *out)
 {
-    ptrdiff_t n = t->channels, row = p->w.out * p->channels, lo, hi, unused;
+    ptrdiff_t n = t->channels, lo, hi, unused, taps = 0;
     cover(&p->h, first, &lo, &unused);
     cover(&p->h, last - 1, &unused, &hi);
     ptrdiff_t done = most(0, least(first, lo * p->h.stride - p->h.before));
     memset(s->ring, 0, (size_t)(p->ring * p->phases * p->phase) * sizeof(real));
     for (ptrdiff_t i = 1; i <= p->far * n; i++)
-        s->found[-i] = NO_OUTPUT;
+        s->found[-i] = NOWHERE;
+    for (ptrdiff_t f = 0; f < p->phases && !p->by_pixel; f++) {
+        s->starts[f] = taps;
+        for (ptrdiff_t j = p->w.kernel - 1; j >= 0; j--) /* so that a cell's sum has the order of the outputs */
+            if (j * p->w.dilation % p->phases == f) {
+                s->tap_shifts[taps] = j * p->w.dilation / p->phases * n;
+                s->tap_codes[taps++] = j * p->w.dilation;
+            }
+        s->starts[f + 1] = taps;
+    }
     for (ptrdiff_t oh = lo; oh <= hi; oh++) {
-        pool_window wh = window(&p->h, oh);
         for (; done < oh * p->h.stride - p->h.before; done++)
-            if (FN(retire_row)(p, t, s, done, first, last, out) && index)
-                return 0;
-        if (!index)
-            FN(max_row)(p, t, s, x, 0, oh, s->value, 1, n);
-        else if (!FN(found_of)(p, t, s, index + oh * row, wh))
-            return 0;
+            FN(retire_row)(p, t, s, done, first, last, out);
+        FN(max_row)(p, t, s, x, 0, oh, s->value, 1, n);
         for (ptrdiff_t i = 0; i < p->far * n + LANES; i++)
-            s->found[t->outputs * n + i] = NO_OUTPUT;
-        FN(mark_row)(p, t, s, g + oh * row, wh);
+            s->found[t->outputs * n + i] = NOWHERE;
+        FN(mark_row)(p, t, s, g + oh * p->w.out * p->channels, window(&p->h, oh));
     }
     for (; done < last; done++)
-        if (FN(retire_row)(p, t, s, done, first, last, out) && index)
-            return 0;
-    return 1;
+        FN(retire_row)(p, t, s, done, first, last, out);
 }
 
 /* one part of a plane of out, cell by cell: zeroed, then the windows that touch it are searched in their order, and each adds
@@ -729,6 +758,11 @@ static void FN(spread_part)(const pool_plan *p, ptrdiff_t chunk, FN(max_scratch)
                 FN(max_row)(p, &t, s, x, od, oh, s->value, 1, t.channels);
                 FN(indices_of)(p, &t, s, s->index, 0, t.channels);
                 const real *from = g + ((od * p->h.out + oh) * p->w.out + t.o) * all;
+                if (all == 1 && p->parts == 1) {
+                    for (ptrdiff_t o = 0; o < t.outputs; o++)
+                        out[s->index[o]] += from[o];
+                    continue;
+                }
                 for (ptrdiff_t o = 0; o < t.outputs; o++)
                     for (ptrdiff_t c = 0; c < t.channels; c++) {
                         int64_t at = s->index[o * t.channels + c];
@@ -753,7 +787,7 @@ FUNC void FN(max_pool_backward)(const pool_plan *p, ptrdiff_t lo, ptrdiff_t hi, 
         if (p->marked) {
             pool_tile t = tile_of(p, chunk);
             FN(max_tile)(p, &t, &s);
-            FN(mark_rows)(p, &t, &s, x, 0, g, cut == 1 ? first : 0, cut == 1 ? last : p->h.in, out);
+            FN(mark_rows)(p, &t, &s, x, g, cut == 1 ? first : 0, cut == 1 ? last : p->h.in, out);
         } else
             FN(spread_part)(p, chunk, &s, x, g, cut, first, last, out);
     }
@@ -762,19 +796,13 @@ FUNC void FN(max_pool_backward)(const pool_plan *p, ptrdiff_t lo, ptrdiff_t hi, 
 /* units lo..hi-1 of the gradient from indices (int64), which need not be those of a forward */
 FUNC void FN(max_pool_scatter)(const pool_plan *p, ptrdiff_t lo, ptrdiff_t hi, void *memory)
 {
-    FN(max_scratch) s = FN(max_scratch_of)(p, memory);
     ptrdiff_t all = p->channels;
+    (void)memory;
     for (ptrdiff_t u = lo; u < hi; u++) {
-        ptrdiff_t plane = u / p->chunks, chunk = u % p->chunks, c0 = chunk * p->chunk, channels = least(p->chunk, all - c0);
+        ptrdiff_t plane = u / p->chunks, c0 = u % p->chunks * p->chunk, channels = least(p->chunk, all - c0);
         const real *g = (const real *)p->g + plane * cells_out(p) * all + c0;
         const int64_t *index = (const int64_t *)p->index + plane * cells_out(p) * all + c0;
         real *out = (real *)p->out + plane * cells_in(p) * all + c0;
-        if (p->marked) {
-            pool_tile t = tile_of(p, chunk);
-            FN(max_tile)(p, &t, &s);
-            if (FN(mark_rows)(p, &t, &s, 0, index, g, 0, p->h.in, out))
-                continue;
-        }
         FN(zero_pixels)(out, cells_in(p), channels, all);
         if (all == 1)
             for (ptrdiff_t o = 0; o < cells_out(p); o++)
@@ -787,7 +815,7 @@ FUNC void FN(max_pool_scatter)(const pool_plan *p, ptrdiff_t lo, ptrdiff_t hi, v
 }
 
 #undef NO_ROW
-#undef BEATS
+#undef KEEPS
 #undef PRECEDES
 #undef BEATS_ONE
 #undef PRECEDES_ONE

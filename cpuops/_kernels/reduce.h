@@ -22,6 +22,8 @@ enum {
     REDUCE_GROUPS = 32,      /* NumPy has at most 64 axes */
     REDUCE_TILE = 256,       /* columns that are reduced together */
     REDUCE_FOLD = 64,        /* narrow matrices are read as if several rows were one, up to this width */
+    REDUCE_SHORT = 32,       /* matrices of so few rows are reduced several at once, */
+    REDUCE_BESIDE = 1024,    /* with so many cells */
     REDUCE_RUN = 4096,       /* cells summed before the sum joins a total */
     REDUCE_CHUNK = 16384,    /* cells whose maximum is taken before their exponentials are summed */
     REDUCE_BLOCK = 32768,    /* cells that are worth a task */

@@ -255,9 +255,9 @@ INLINE void FN(index_tile)(SeenTile *t, const real *x, ptrdiff_t rows, ptrdiff_t
                 vstore_n((real *)row + c, (vec)ivsel(better, here, (ivec)vload_n((real *)row + c, k)), k);
             }
         }
-        for (ptrdiff_t c = 0; c < width; c++)
-            if (row[c] >= 0)
-                t->index[c] = first + (top + row[c]) * stride + c / fold_width;
+        for (ptrdiff_t slot = 0; slot * fold_width < width; slot++)
+            for (ptrdiff_t c = slot * fold_width; c < least(width, (slot + 1) * fold_width); c++)
+                t->index[c] = row[c] < 0 ? t->index[c] : first + (top + row[c]) * stride + slot;
     }
 }
 FUNC void FN(argmax_tile)(SeenTile *t, const real *x, ptrdiff_t rows, ptrdiff_t width, ptrdiff_t step, int64_t first,
@@ -271,7 +271,7 @@ FUNC void FN(argmin_tile)(SeenTile *t, const real *x, ptrdiff_t rows, ptrdiff_t 
     FN(index_tile)(t, x, rows, width, step, 1, first, stride, fold_width);
 }
 
-/* largest number of each column into top, from what it holds already */
+/* largest number of each column, within +-REAL_MAX, into top, from what it holds already */
 FUNC void FN(max_number_tile)(real *top, const real *x, ptrdiff_t rows, ptrdiff_t width, ptrdiff_t step)
 {
     EACH(c, width)
@@ -280,7 +280,7 @@ FUNC void FN(max_number_tile)(real *top, const real *x, ptrdiff_t rows, ptrdiff_
         vec m = vload_n(top + c, k);
         for (ptrdiff_t r = 0; r < rows; r++)
             m = vmax_fast(vload_n(x + r * step + c, k), m);
-        vstore_n(top + c, m, k);
+        vstore_n(top + c, vmin_fast(m, vset(REAL_MAX)), k);
     }
 }
 
@@ -316,16 +316,19 @@ INLINE void FN(exp_tile)(const real *m, double *sum, const real *x, ptrdiff_t ro
 FUNC void FN(logsumexp_tile)(SeenTile *t, const real *x, ptrdiff_t rows, ptrdiff_t width, ptrdiff_t step)
 {
     ptrdiff_t chunk = most(4, REDUCE_CHUNK / width);
-    real top[REDUCE_TILE];
+    real before[REDUCE_TILE];
     for (ptrdiff_t r = 0; r < rows; r += chunk) {
         ptrdiff_t k = least(rows - r, chunk);
-        memcpy(top, t->m, (size_t)width * sizeof(real));
-        FN(max_number_tile)(top, x + r * step, k, width, step);
-        for (ptrdiff_t c = 0; c < width; c++) {
-            top[c] = FN(finite_bound)(top[c]);
-            if (t->sum[c] != 0 && top[c] > t->m[c])
-                t->sum[c] *= exp_one((double)t->m[c] - top[c]);
-            t->m[c] = top[c];
+        memcpy(before, t->m, (size_t)width * sizeof(real));
+        FN(max_number_tile)(t->m, x + r * step, k, width, step);
+        for (ptrdiff_t c = 0; c < width; c += LANES_f64) {
+            ptrdiff_t n = least(width - c, LANES_f64);
+            wvec shift = vzero_f64(), sum = vload_n_f64(t->sum + c, n);
+            for (ptrdiff_t i = 0; i < n; i++)
+                shift[i] = (double)before[c + i] - (double)t->m[c + i];
+            /* no sum yet, or the same bound: nothing to do, and 0 * exp(...) stays 0 */
+            if (many_f64(vne_f64(sum, vzero_f64())) && many_f64(vne_f64(shift, vzero_f64())))
+                vstore_n_f64(t->sum + c, sum * vexp_f64(shift), n);
         }
         FN(exp_tile)(t->m, t->sum, x + r * step, k, width, step, NULL);
     }
@@ -335,19 +338,19 @@ FUNC void FN(logsumexp_tile)(SeenTile *t, const real *x, ptrdiff_t rows, ptrdiff
 
 INLINE void FN(begin)(SeenTile *t, ptrdiff_t width, int op, int64_t first, ptrdiff_t fold_width)
 {
-    for (ptrdiff_t c = 0; c < width; c++)
-        switch (op) {
-        case REDUCE_SUM:
-            t->sum[c] = -0.0;
-            break;
-        case REDUCE_LOGSUMEXP:
-            t->m[c] = -REAL_MAX;
-            t->sum[c] = 0;
-            break;
-        default:
-            t->m[c] = op == REDUCE_MAX || op == REDUCE_ARGMAX ? -(real)INFINITY : (real)INFINITY;
-            t->index[c] = first + c / fold_width;
-        }
+    int argument = op == REDUCE_ARGMAX || op == REDUCE_ARGMIN, largest = op == REDUCE_MAX || op == REDUCE_ARGMAX;
+    real m = op == REDUCE_LOGSUMEXP ? -REAL_MAX : largest ? -(real)INFINITY : (real)INFINITY;
+    double sum = op == REDUCE_SUM ? -0.0 : 0.0;
+    if (op != REDUCE_SUM)
+        for (ptrdiff_t c = 0; c < width; c++)
+            t->m[c] = m;
+    if (argument)
+        for (ptrdiff_t slot = 0; slot * fold_width < width; slot++)
+            for (ptrdiff_t c = slot * fold_width; c < least(width, (slot + 1) * fold_width); c++)
+                t->index[c] = first + slot;
+    else
+        for (ptrdiff_t c = 0; c < width; c++)
+            t->sum[c] = sum;
 }
 
 /* column a of one state takes in column b of another */
@@ -381,6 +384,31 @@ INLINE void FN(merge)(SeenTile *to, ptrdiff_t a, const SeenTile *from, ptrdiff_t
     }
 }
 
+/* `rows` rows of a tile, first index and stride as in index_tile */
+INLINE void FN(take_tile)(SeenTile *t, int op, const real *x, ptrdiff_t rows, ptrdiff_t width, ptrdiff_t step, int64_t first,
+                          ptrdiff_t stride, ptrdiff_t fold_width)
+{
+    switch (op) {
+    case REDUCE_SUM:
+        FN(sum_tile)(t, x, rows, width, step);
+        break;
+    case REDUCE_MAX:
+        FN(max_tile)(t, x, rows, width, step);
+        break;
+    case REDUCE_MIN:
+        FN(min_tile)(t, x, rows, width, step);
+        break;
+    case REDUCE_ARGMAX:
+        FN(argmax_tile)(t, x, rows, width, step, first, stride, fold_width);
+        break;
+    case REDUCE_ARGMIN:
+        FN(argmin_tile)(t, x, rows, width, step, first, stride, fold_width);
+        break;
+    default:
+        FN(logsumexp_tile)(t, x, rows, width, step);
+    }
+}
+
 /* rows lo..hi of the reduced axes, flat, in one tile of columns that begins at x */
 INLINE void FN(take)(SeenTile *t, const Reduction *p, int op, const real *x, ptrdiff_t tile, ptrdiff_t lo, ptrdiff_t hi)
 {
@@ -394,71 +422,47 @@ INLINE void FN(take)(SeenTile *t, const Reduction *p, int op, const real *x, ptr
         ptrdiff_t segment = at / p->rows, row = at % p->rows, n = least(hi - at, p->rows - row);
         const real *s = x + reduced_at(p, segment) + row * p->width;
         ptrdiff_t whole = n / fold, left = n % fold, step = fold * p->width;
-        for (int rest = 0; rest < 2; rest++) {
-            /* whole rows of the folded matrix, then the beginning of one more */
-            ptrdiff_t rows = rest ? left != 0 : whole, width = rest ? left * tile : wide;
-            const real *q = rest ? s + whole * step : s;
-            int64_t first = at + (rest ? whole * fold : 0);
-            if (!rows)
-                continue;
-            switch (op) {
-            case REDUCE_SUM:
-                FN(sum_tile)(t, q, rows, width, step);
-                break;
-            case REDUCE_MAX:
-                FN(max_tile)(t, q, rows, width, step);
-                break;
-            case REDUCE_MIN:
-                FN(min_tile)(t, q, rows, width, step);
-                break;
-            case REDUCE_ARGMAX:
-                FN(argmax_tile)(t, q, rows, width, step, first, fold, tile);
-                break;
-            case REDUCE_ARGMIN:
-                FN(argmin_tile)(t, q, rows, width, step, first, fold, tile);
-                break;
-            default:
-                FN(logsumexp_tile)(t, q, rows, width, step);
-            }
-        }
+        /* whole rows of the folded matrix, then the beginning of one more */
+        FN(take_tile)(t, op, s, whole, wide, step, at, fold, tile);
+        if (left)
+            FN(take_tile)(t, op, s + whole * step, 1, left * tile, step, at + whole * fold, fold, tile);
         at += n;
     }
     for (ptrdiff_t c = tile; c < wide; c++)
         FN(merge)(t, c % tile, t, c, op);
 }
 
-/* the same for width 1, where the rows are runs */
-INLINE void FN(take_runs)(SeenTile *t, const Reduction *p, int op, const real *x, ptrdiff_t lo, ptrdiff_t hi)
+/* the same for width 1, where the rows are runs, into column j of an empty state */
+INLINE void FN(take_runs)(SeenTile *t, ptrdiff_t j, const Reduction *p, int op, const real *x, ptrdiff_t lo, ptrdiff_t hi)
 {
-    FN(begin)(t, 1, op, lo, 1);
     for (ptrdiff_t at = lo; at < hi;) {
         ptrdiff_t segment = at / p->rows, row = at % p->rows, n = least(hi - at, p->rows - row);
         const real *s = x + reduced_at(p, segment) + row;
         real m;
         switch (op) {
         case REDUCE_SUM:
-            t->sum[0] += sum_run(s, n);
+            t->sum[j] += sum_run(s, n);
             break;
         case REDUCE_MAX:
             m = extreme_run(s, n, 0);
-            t->m[0] = t->m[0] != t->m[0] || t->m[0] > m ? t->m[0] : m;
+            t->m[j] = t->m[j] != t->m[j] || t->m[j] > m ? t->m[j] : m;
             break;
         case REDUCE_MIN:
             m = extreme_run(s, n, 1);
-            t->m[0] = t->m[0] != t->m[0] || t->m[0] < m ? t->m[0] : m;
+            t->m[j] = t->m[j] != t->m[j] || t->m[j] < m ? t->m[j] : m;
             break;
         case REDUCE_LOGSUMEXP:
-            logsumexp_run(s, n, t->m, t->sum);
+            logsumexp_run(s, n, t->m + j, t->sum + j);
             break;
         default:
             /* a run at a time, so that the winner is looked for where it is still in the cache */
             for (ptrdiff_t i = 0; i < n; i += REDUCE_RUN) {
                 ptrdiff_t k = least(n - i, REDUCE_RUN);
                 m = extreme_run(s + i, k, op == REDUCE_ARGMIN);
-                int wins = op == REDUCE_ARGMAX ? m > t->m[0] : m < t->m[0];
-                if (wins || (m != m && t->m[0] == t->m[0])) {
-                    t->m[0] = m;
-                    t->index[0] = at + i + find_run(s + i, k, m);
+                int wins = op == REDUCE_ARGMAX ? m > t->m[j] : m < t->m[j];
+                if (wins || (m != m && t->m[j] == t->m[j])) {
+                    t->m[j] = m;
+                    t->index[j] = at + i + find_run(s + i, k, m);
                 }
             }
         }
@@ -467,27 +471,32 @@ INLINE void FN(take_runs)(SeenTile *t, const Reduction *p, int op, const real *x
 }
 
 /* outputs of one tile: `out` is real, or int64 for the indices; with `sums`, LOGSUMEXP gives m and sum apart */
-INLINE void FN(finish)(const SeenTile *t, ptrdiff_t tile, ptrdiff_t at, int op, double divisor, int none, void *out, double *sums)
+FUNC void FN(finish)(const SeenTile *t, ptrdiff_t tile, ptrdiff_t at, int op, double divisor, int none, void *out, double *sums)
 {
-    for (ptrdiff_t c = 0; c < tile; c++)
-        switch (op) {
-        case REDUCE_SUM:
-            ((real *)out)[at + c] = (real)((none ? 0.0 : t->sum[c]) / divisor);
-            break;
-        case REDUCE_MAX:
-        case REDUCE_MIN:
-            ((real *)out)[at + c] = t->m[c];
-            break;
-        case REDUCE_LOGSUMEXP:
-            if (sums) {
-                ((real *)out)[at + c] = t->m[c];
-                sums[at + c] = t->sum[c];
-            } else
-                ((real *)out)[at + c] = (real)((double)t->m[c] + log_one(t->sum[c]));
-            break;
-        default:
-            ((int64_t *)out)[at + c] = t->index[c];
+    real *to = (real *)out + at;
+    if (op == REDUCE_SUM && none)
+        for (ptrdiff_t c = 0; c < tile; c++)
+            to[c] = (real)(0.0 / divisor);
+    else if (op == REDUCE_SUM && divisor == 1)
+        for (ptrdiff_t c = 0; c < tile; c++)
+            to[c] = (real)t->sum[c];
+    else if (op == REDUCE_SUM)
+        for (ptrdiff_t c = 0; c < tile; c++)
+            to[c] = (real)(t->sum[c] / divisor);
+    else if (op == REDUCE_MAX || op == REDUCE_MIN || (op == REDUCE_LOGSUMEXP && sums))
+        memcpy(to, t->m, (size_t)tile * sizeof(real));
+    else if (op == REDUCE_LOGSUMEXP)
+        for (ptrdiff_t c = 0; c < tile; c += LANES_f64) {
+            ptrdiff_t k = least(tile - c, LANES_f64);
+            double log_sum[LANES_f64] __attribute__((aligned(64)));
+            vstore_f64(log_sum, vlog_f64(vload_n_f64(t->sum + c, k)));
+            for (ptrdiff_t i = 0; i < k; i++)
+                to[c + i] = (real)((double)t->m[c + i] + log_sum[i]);
         }
+    else
+        memcpy((int64_t *)out + at, t->index, (size_t)tile * sizeof(int64_t));
+    if (op == REDUCE_LOGSUMEXP && sums)
+        memcpy(sums + at, t->sum, (size_t)tile * sizeof(double));
 }
 
 FUNC void FN(take_cell)(SeenTile *t, const Reduction *p, int op, const real *x, ptrdiff_t cell, ptrdiff_t part)
@@ -496,10 +505,37 @@ FUNC void FN(take_cell)(SeenTile *t, const Reduction *p, int op, const real *x, 
     ptrdiff_t length = p->segments * p->rows, size = cut(length, p->parts);
     ptrdiff_t lo = least(length, part * size), hi = least(length, lo + size);
     const real *base = x + kept_at(p, o) + column;
-    if (p->width == 1)
-        FN(take_runs)(t, p, op, base, lo, hi);
-    else
+    if (p->width == 1) {
+        FN(begin)(t, 1, op, lo, 1);
+        FN(take_runs)(t, 0, p, op, base, lo, hi);
+    } else
         FN(take)(t, p, op, base, tile, lo, hi);
+}
+
+/* One task of small matrices: as many as fit are laid side by side, so that all their columns go together. */
+INLINE void FN(reduce_short)(SeenTile *t, const Reduction *p, int op, const real *x, void *out, double *sums, double divisor,
+                             ptrdiff_t task)
+{
+    real beside[REDUCE_BESIDE];
+    ptrdiff_t w = p->width, end = least(p->cells, (task + 1) * p->share);
+    ptrdiff_t most_cells = least(REDUCE_FOLD, REDUCE_BESIDE / most(1, p->rows)) / w;
+    for (ptrdiff_t cell = task * p->share; cell < end; cell += most_cells) {
+        ptrdiff_t cells = least(end - cell, most_cells), wide = cells * w;
+        /* where there is one matrix a cell, they follow one another */
+        const real *from = x + cell * p->rows * w;
+        if (w == 1)
+            for (ptrdiff_t r = 0; r < p->rows; r++)
+                for (ptrdiff_t i = 0; i < cells; i++)
+                    beside[r * wide + i] = from[i * p->rows + r];
+        else
+            for (ptrdiff_t i = 0; i < cells; i++, from += p->rows * w)
+                for (ptrdiff_t r = 0; r < p->rows; r++)
+                    for (ptrdiff_t c = 0; c < w; c++)
+                        beside[r * wide + i * w + c] = from[r * w + c];
+        FN(begin)(t, wide, op, 0, wide);
+        FN(take_tile)(t, op, beside, p->rows, wide, wide, 0, 1, wide);
+        FN(finish)(t, wide, cell * w, op, divisor, p->rows == 0, out, sums);
+    }
 }
 
 /* One task. Where cells are cut (parts > 1), it leaves a state of its own in `states`, which reduce_merge gathers. */
@@ -512,7 +548,22 @@ FUNC void FN(reduce_task)(const Reduction *p, int op, const real *x, void *out, 
     }
     SeenTile t;
     int none = p->segments * p->rows == 0;
-    for (ptrdiff_t cell = task * p->share; cell < least(p->cells, (task + 1) * p->share); cell++) {
+    if (p->segments == 1 && p->rows <= REDUCE_SHORT && p->width <= REDUCE_FOLD / 2) {
+        FN(reduce_short)(&t, p, op, x, out, sums, divisor, task);
+        return;
+    }
+    ptrdiff_t end = least(p->cells, (task + 1) * p->share);
+    if (p->width == 1) {
+        for (ptrdiff_t cell = task * p->share; cell < end; cell += REDUCE_FOLD) {
+            ptrdiff_t cells = least(end - cell, REDUCE_FOLD);
+            FN(begin)(&t, cells, op, 0, cells);
+            for (ptrdiff_t j = 0; j < cells; j++)
+                FN(take_runs)(&t, j, p, op, x + kept_at(p, cell + j), 0, p->segments * p->rows);
+            FN(finish)(&t, cells, cell, op, divisor, none, out, sums);
+        }
+        return;
+    }
+    for (ptrdiff_t cell = task * p->share; cell < end; cell++) {
         ptrdiff_t column = cell % p->tiles * REDUCE_TILE;
         FN(take_cell)(&t, p, op, x, cell, 0);
         FN(finish)(&t, least(p->width - column, REDUCE_TILE), cell / p->tiles * p->width + column, op, divisor, none, out, sums);

@@ -179,22 +179,39 @@ INLINE vec vmax(vec a, vec b) { return vsel(visnan(a), a, vmax_fast(a, b)); }
 INLINE vec vmin(vec a, vec b) { return vsel(visnan(a), a, vmin_fast(a, b)); }
 
 /* across lanes in one fixed order, whatever the compiler: lane i meets lane i + half */
-#define ACROSS(name, expr)                                       \
-    INLINE real name(vec v)                                      \
-    {                                                            \
-        real t[LANES] __attribute__((aligned(SIMD_BYTES)));      \
-        vstore(t, v);                                            \
-        for (int half = LANES / 2; half > 0; half /= 2)          \
-            for (int i = 0; i < half; i++) {                     \
-                real a = t[i], b = t[i + half];                  \
-                t[i] = (expr);                                   \
-            }                                                    \
-        return t[0];                                             \
+#define ACROSS(name, a_op_b)                 \
+    INLINE real name(vec a)                  \
+    {                                        \
+        vec b;                               \
+        HALVES(a_op_b)                       \
+        return a[0];                         \
     }
+#define MEET(a_op_b, ...)                                  \
+    b = __builtin_shufflevector(a, a, __VA_ARGS__);        \
+    a = (a_op_b);
+/* the lanes beyond those that matter repeat them */
+#if SIMD_BYTES == 64 && !IS_F64
+#define HALVES(o)                                                            \
+    MEET(o, 8, 9, 10, 11, 12, 13, 14, 15, 8, 9, 10, 11, 12, 13, 14, 15)      \
+    MEET(o, 4, 5, 6, 7, 4, 5, 6, 7, 4, 5, 6, 7, 4, 5, 6, 7)                  \
+    MEET(o, 2, 3, 2, 3, 2, 3, 2, 3, 2, 3, 2, 3, 2, 3, 2, 3)                  \
+    MEET(o, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1)
+#elif SIMD_BYTES == 64 || (SIMD_BYTES == 32 && !IS_F64)
+#define HALVES(o)                            \
+    MEET(o, 4, 5, 6, 7, 4, 5, 6, 7)          \
+    MEET(o, 2, 3, 2, 3, 2, 3, 2, 3)          \
+    MEET(o, 1, 1, 1, 1, 1, 1, 1, 1)
+#elif SIMD_BYTES == 32 || !IS_F64
+#define HALVES(o) MEET(o, 2, 3, 2, 3) MEET(o, 1, 1, 1, 1)
+#else
+#define HALVES(o) MEET(o, 1, 1)
+#endif
 ACROSS(vhsum, a + b)
-ACROSS(vhmax, (a > b || a != a) ? a : b)
-ACROSS(vhmin, (a < b || a != a) ? a : b)
+ACROSS(vhmax, vsel(mor(vgt(a, b), visnan(a)), a, b))
+ACROSS(vhmin, vsel(mor(vlt(a, b), visnan(a)), a, b))
 #undef ACROSS
+#undef HALVES
+#undef MEET
 
 #undef X512
 #undef X256

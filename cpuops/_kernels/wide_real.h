@@ -45,6 +45,34 @@ INLINE void wstore_n(real *p, wvec a, ptrdiff_t n)
 }
 #endif
 
+/* the lanes of a vec, as doubles: one vector of them or two */
+typedef struct {
+    wvec v[IS_F64 ? 1 : 2];
+} wsums;
+INLINE wsums FN(wsplit)(vec a)
+{
+#if IS_F64
+    return (wsums){{a}};
+#elif SIMD_AVX512
+    return (wsums){{(wvec)_mm512_cvtps_pd(_mm512_castps512_ps256((__m512)a)), (wvec)_mm512_cvtps_pd(_mm512_extractf32x8_ps((__m512)a, 1))}};
+#elif SIMD_AVX2
+    return (wsums){{(wvec)_mm256_cvtps_pd(_mm256_castps256_ps128((__m256)a)), (wvec)_mm256_cvtps_pd(_mm256_extractf128_ps((__m256)a, 1))}};
+#elif defined(__x86_64__)
+    return (wsums){{(wvec)_mm_cvtps_pd((__m128)a), (wvec)_mm_cvtps_pd(_mm_movehl_ps((__m128)a, (__m128)a))}};
+#else
+    return (wsums){{{a[0], a[1]}, {a[2], a[3]}}};
+#endif
+}
+
+INLINE void wadd(wsums *sum, vec a)
+{
+    wsums w = FN(wsplit)(a);
+    for (int i = 0; i < (IS_F64 ? 1 : 2); i++)
+        sum->v[i] += w.v[i];
+}
+
+INLINE double wtotal(const wsums *sum) { return whsum(IS_F64 ? sum->v[0] : sum->v[0] + sum->v[IS_F64 ? 0 : 1]); }
+
 INLINE ivec ivset(inum n) { return (ivec){0} + n; }
 INLINE ivec ivload(const inum *p) { return (ivec) * (const uivec *)p; }
 INLINE void ivstore(inum *p, ivec a) { *(uivec *)p = (uivec)a; }

@@ -112,10 +112,8 @@ class Regular(NamedTuple):
         dilation = _check.per_axis(op, "dilation", self.dilation, n, 1)
         pads = _check.padding(op, self.padding, n)
         ceil_mode = _check.flag(op, "ceil_mode", self.ceil_mode)
-        return [
-            _regular_axis(op, i, *options, ceil_mode)
-            for i, options in enumerate(zip(sizes, kernel, stride, dilation, pads, strict=True))
-        ]
+        each = zip(sizes, kernel, stride, dilation, pads, strict=True)
+        return [_regular_axis(op, i, *options, ceil_mode) for i, options in enumerate(each)]
 
 
 class Adaptive(NamedTuple):
@@ -125,7 +123,7 @@ class Adaptive(NamedTuple):
 
     def axes(self, op, sizes):
         outputs = _check.per_axis(op, "output_size", self.output_size, len(sizes), 1)
-        return [Axis(size, output, 0, 1, 0, 0, 1) for size, output in zip(sizes, outputs, strict=True)]
+        return [_adaptive_axis(size, output) for size, output in zip(sizes, outputs, strict=True)]
 
 
 def _regular_axis(op, i, size, k, s, d, pads, ceil_mode):
@@ -148,6 +146,13 @@ def _regular_axis(op, i, size, k, s, d, pads, ceil_mode):
             given = f"{d}, with which window {int(missed.argmax())} on spatial axis {i} touches no cell of x"
             raise ArgumentError(message(op, "dilation", given, f"at most x's length {size}, or less padding"))
     return Axis(size, output, k, s, before, after, d)
+
+
+def _adaptive_axis(size, output):
+    """Windows of one size where `output` divides `size`: the faster kind."""
+    if size % output:
+        return Axis(size, output, 0, 1, 0, 0, 1)
+    return Axis(size, output, size // output, size // output, 0, 0, 1)
 
 
 def _geometry(op, n, x, windows, layout):

@@ -12,7 +12,7 @@ from .. import _alloc, _check, _threads
 from .._kernels import constants
 from ..errors import ArgumentError, message
 
-__all__ = ["OPS", "Reduce", "ReduceGradients", "plan", "reduced_shape"]
+__all__ = ["OPS", "Reduce", "ReduceGradients", "count", "plan", "reduced_shape"]
 
 OPS = constants("reduce").OPS
 INDEX = np.dtype(np.int64)
@@ -58,13 +58,21 @@ def count(shape, axes):
     return math.prod(shape[a] for a in axes)
 
 
-def _options(op, shape, axis, keepdims):
+def options(op, shape, axis, keepdims):
+    """The checked axes, the output's shape and the cells that go into one output."""
+    plain = axis is None or type(axis) is int or (type(axis) is tuple and all(type(a) is int for a in axis))
+    # the cache would take True for 1
+    return (_cached if plain and type(keepdims) is bool else _cached.__wrapped__)(op, shape, axis, keepdims)
+
+
+@functools.lru_cache(maxsize=1024)
+def _cached(op, shape, axis, keepdims):
     axes = _check.axes(op, axis, len(shape))
-    return axes, reduced_shape(shape, axes, _check.flag(op, "keepdims", keepdims))
+    return axes, reduced_shape(shape, axes, _check.flag(op, "keepdims", keepdims)), count(shape, axes)
 
 
-def _refuse_none(op, shape, axes):
-    if count(shape, axes) == 0:
+def _refuse_no_element(op, shape, axes, cells):
+    if cells == 0:
         raise ArgumentError(message(op, "x", f"of shape {shape}", f"at least one element along axis {axes}"))
 
 
@@ -103,11 +111,11 @@ def _method(name, op, summary, notes, mean=False, needs_elements=False):
 
     def method(self, x, *, axis=None, keepdims=False, out=None):
         xa = _check.floating(name, "x", x)
-        axes, shape = _options(name, xa.shape, axis, keepdims)
+        axes, shape, cells = options(name, xa.shape, axis, keepdims)
         if needs_elements:
-            _refuse_none(name, xa.shape, axes)
+            _refuse_no_element(name, xa.shape, axes, cells)
         out = _alloc.output(name, out, shape, INDEX if indices else xa.dtype, (x,))
-        divisor = float(count(xa.shape, axes)) if mean else 1.0
+        divisor = float(cells) if mean else 1.0
         self._run("reduce.reduce", xa.dtype, _cost(op, xa), index, xa, out, None, divisor, plan(xa.shape, axes))
         return out
 
@@ -211,10 +219,10 @@ class ReduceGradients:
     def _spread(self, op, output_grad, original_shape, axis, keepdims, out, mean):
         g = _check.floating(op, "output_grad", output_grad)
         shape = _check.dims(op, "original_shape", original_shape)
-        axes, expected = _options(op, shape, axis, keepdims)
+        axes, expected, cells = options(op, shape, axis, keepdims)
         _check.shape(op, "output_grad", g, expected, f"original_shape {shape} reduced over {axes}")
         out = _alloc.output(op, out, shape, g.dtype, (output_grad,))
-        return self._reduce_sum_backward(g, axes, float(count(shape, axes)) if mean else 1.0, out)
+        return self._reduce_sum_backward(g, axes, float(cells) if mean else 1.0, out)
 
     def _reduce_sum_backward(self, g, axes, divisor, out):
         if out.size:
@@ -275,8 +283,8 @@ class ReduceGradients:
 
     def _extreme_backward(self, op, output_grad, x, axis, keepdims, out, which):
         g, xa = _check.required(op, ("output_grad", "x"), (output_grad, x))
-        axes, expected = _options(op, xa.shape, axis, keepdims)
-        _refuse_none(op, xa.shape, axes)
+        axes, expected, cells = options(op, xa.shape, axis, keepdims)
+        _refuse_no_element(op, xa.shape, axes, cells)
         _check.shape(op, "output_grad", g, expected, f"x of shape {xa.shape} reduced over {axes}")
         out = _alloc.output(op, out, xa.shape, xa.dtype, (output_grad, x))
         return self._reduce_extreme_backward(g, xa, axes, which, out)
@@ -286,11 +294,10 @@ class ReduceGradients:
         if out.size:
             # -x has its first maximum, or NaN, where x has its first minimum, or NaN
             flat = self.argmax(x if which == "argmax" else self.neg(x), axis=axes, keepdims=True)
-            along = np.unravel_index(flat, tuple(x.shape[a] for a in axes)) if axes else ()
             at = list(np.indices(flat.shape, sparse=True))
-            for a, index in zip(axes, along, strict=True):
-                at[a] = index
-            out[tuple(at)] = g.reshape(flat.shape)
+            for a in reversed(axes):
+                flat, at[a] = np.divmod(flat, x.shape[a])
+            out[tuple(at)] = g.reshape(reduced_shape(x.shape, axes, True))
         return out
 
     def logsumexp_backward(self, output_grad, x, *, axis=None, keepdims=False, out=None):
@@ -319,7 +326,7 @@ class ReduceGradients:
         """
         op = "logsumexp_backward"
         g, xa = _check.required(op, ("output_grad", "x"), (output_grad, x))
-        axes, expected = _options(op, xa.shape, axis, keepdims)
+        axes, expected, _ = options(op, xa.shape, axis, keepdims)
         _check.shape(op, "output_grad", g, expected, f"x of shape {xa.shape} reduced over {axes}")
         out = _alloc.output(op, out, xa.shape, xa.dtype, (output_grad, x))
         return self._logsumexp_backward(g, xa, axes, out)

@@ -83,7 +83,7 @@ class Gradient:
     when: Callable[[Call], bool] = lambda call: True
     more: Callable[[Call], dict] = lambda call: {}  # further keyword options
     given: dict[str, Callable[[Call], Any]] = field(default_factory=dict)
-    any_length: bool = False  # output_grad may have any spatial axes
+    free: str = ""  # "first" or "last" axis of output_grad, where any length is legal
     work: float = 1.0  # operations, as a multiple of the forward's
     scale: Callable | None = None
 
@@ -227,7 +227,7 @@ def common_refusals(row: Row) -> Iterable[Bad]:
             ("a longer first axis", (shape[0] + 1, *shape[1:]) if shape else (2,)),
             ("a longer last axis", (*shape[:-1], shape[-1] + 1) if shape else (3,)),
         ):
-            if gradient.any_length and "last" in why:
+            if gradient.free and gradient.free in why:
                 continue
             args = {**gcall.args, "output_grad": np.ones(other, np.float32)}
             companion = "original_shape indices output logits lhs rhs " + " ".join(gradient.takes.split())

@@ -141,7 +141,7 @@ LARGE = {
         (3, 3, 16, (64, 65), (7, 7), {"stride": 2, "padding": 3}),
     ],
     3: [
-        (2, 4, 8, (12, 20, 21), (3, 3, 3), {"padding": 1}),
+        (2, 4, 16, (16, 24, 33), (3, 3, 3), {"padding": 1}),
         (1, 16, 16, (9, 16, 17), (3, 3, 3), {"groups": 16, "stride": (1, 2, 2)}),
     ],
 }
@@ -241,7 +241,7 @@ def conv(n):
         Gradient(
             op + "_bias_backward", "x bias output_grad", ("bias",), when=has_bias,
             without=("stride", "padding", "dilation", "groups"),
-            scale=terms(op + "_bias_backward"), work=0, any_length=True,
+            scale=terms(op + "_bias_backward"), work=0, free="last",
         ),
         Gradient(
             op + "_backward", shared, ("x", "weight", "bias"), f"Conv{n}dGrads",

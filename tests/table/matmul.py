@@ -100,8 +100,8 @@ LINEAR = Row(
     linear_calls,
     linear_large,
     (
-        Gradient("linear_x_backward", "weight output_grad", ("x",), scale=terms("linear_x_backward")),
-        Gradient("linear_weight_backward", "x output_grad", ("weight",), scale=terms("linear_weight_backward")),
+        Gradient("linear_x_backward", "weight output_grad", ("x",), scale=terms("linear_x_backward"), free="first"),
+        Gradient("linear_weight_backward", "x output_grad", ("weight",), scale=terms("linear_weight_backward"), free="last"),
         Gradient("linear_bias_backward", "output_grad", ("bias",), when=has_bias, scale=terms("linear_bias_backward"), work=0),
         Gradient(
             "linear_backward",

@@ -43,7 +43,7 @@ def output_scale(kind, centre=True):
 
     def scale(call, wanted):
         _, hat = deviations(call, kind, centre)
-        size = hat * biggest(call, "gamma") + biggest(call, "beta", 0.0)
+        size = (1 + hat) * biggest(call, "gamma") + biggest(call, "beta", 0.0)
         return [np.abs(wanted[0]) + size] + [np.abs(w) + biggest(call, "x") ** (i + 1) for i, w in enumerate(wanted[1:])]
 
     return scale
@@ -56,7 +56,7 @@ def gradient_scale(kind, centre=True):
         root, hat = deviations(call, kind, centre)
         g = biggest(call, "output_grad")
         count = call.args["output_grad"].size ** 0.5
-        sizes = [g * biggest(call, "gamma") * (1 + hat**2) / root, g * hat * count, g * count]
+        sizes = [g * biggest(call, "gamma") * (1 + hat**2) / root, g * (1 + hat) * count, g * count]
         return [np.abs(w) + s for w, s in zip(wanted, sizes, strict=False)]
 
     return scale

@@ -290,7 +290,7 @@ def rows(n):
         top,
         adaptive_calls(n, "max"),
         adaptive_large(n),
-        Gradient(top + "_backward", "x output_grad", ("x",), scale=adds_up, any_length=True),
+        Gradient(top + "_backward", "x output_grad", ("x",), scale=adds_up, free="last"),
         bad=lambda: adaptive_refusals(n, "max"),
     )
     yield row(
@@ -305,7 +305,7 @@ def rows(n):
     )
     yield row(
         mean, adaptive_calls(n, "avg"), adaptive_large(n),
-        Gradient(mean + "_backward", "x output_grad", ("x",), scale=adds_up, any_length=True),
+        Gradient(mean + "_backward", "x output_grad", ("x",), scale=adds_up, free="last"),
         bad=lambda: adaptive_refusals(n, "avg"), scale=terms(mean),
     )  # fmt: skip
 

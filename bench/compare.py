@@ -1,0 +1,107 @@
+"""`compare`: two samples of rounds a workload; is the new one slower than the base?
+
+A workload counts as slower when both hold: the Mann-Whitney test on the rounds, at a level divided by the number of
+workloads compared, and a ratio of medians above the factor. It cannot be judged when its rounds scatter so much that a
+change of that factor could hide, or when the control beside it changed as much.
+"""
+
+import math
+from dataclasses import dataclass
+
+from . import report, resultfile, statistics
+from .errors import BenchError
+
+__all__ = ["Verdict", "compare", "conclude", "judge", "verdicts"]
+
+FEWEST_ROUNDS = 5
+SURE = 3.0  # standard errors of the ratio that must fit below the factor
+CONTROL_FACTOR = 1.10  # two controls that differ more belong to two machines, or one that was busy
+UNJUDGED = 0.10  # share of the workloads that may be left unjudged
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a comparison says of one workload."""
+
+    name: str
+    threads: int
+    ratio: float  # new over base: above 1 is slower
+    p: float
+    word: str  # "slower", "faster", "same" or "unjudged"
+    why: str = ""
+
+
+def judge(name, threads, base, new, level, factor):
+    """Compare two results (dicts with rounds_ns and control_ns)."""
+    first, second = base["rounds_ns"], new["rounds_ns"]
+    if min(len(first), len(second)) < FEWEST_ROUNDS:
+        raise BenchError(f"{name}: {min(len(first), len(second))} rounds, a comparison needs {FEWEST_ROUNDS}")
+    medians = statistics.median(first), statistics.median(second)
+    ratio = medians[1] / medians[0]
+    p = statistics.mann_whitney(first, second)
+    error = ratio * math.hypot(statistics.median_error(first) / medians[0], statistics.median_error(second) / medians[1])
+    control = statistics.median(new["control_ns"]) / statistics.median(base["control_ns"])
+    if max(control, 1 / control) > CONTROL_FACTOR:
+        return Verdict(name, threads, ratio, p, "unjudged", f"the control beside it changed by a factor of {control:.2f}")
+    far = max(ratio, 1 / ratio) - SURE * error
+    if p < level and max(ratio, 1 / ratio) > factor and far > 1:
+        return Verdict(name, threads, ratio, p, "slower" if ratio > 1 else "faster")
+    if SURE * error > factor - 1:
+        return Verdict(name, threads, ratio, p, "unjudged", f"its rounds leave the ratio uncertain by {100 * SURE * error:.0f} %")
+    return Verdict(name, threads, ratio, p, "same")
+
+
+def verdicts(base, new, options, contestants=("cpuops", "cpuops")):
+    """Judge every workload that both lists of results hold."""
+    sides = [
+        {(r["workload"], r["threads"], r["variant"]): r for r in results if r["contestant"] == contestant}
+        for results, contestant in zip((base, new), contestants, strict=True)
+    ]
+    common = [key for key in sides[0] if key in sides[1]]
+    if not common:
+        raise BenchError("nothing matched: the two have no workload at the same number of threads in common")
+    if not options.factor > 1:
+        raise BenchError(f"--factor {options.factor}: expected a number above 1, such as 1.05")
+    level = options.alpha / len(common)
+    return [judge(key[0], key[1], sides[0][key], sides[1][key], level, options.factor) for key in common]
+
+
+def compare(options):
+    """Compare two files; 1 when a workload got slower, 2 when it cannot be told, else 0."""
+    base, new = resultfile.read(options.base), resultfile.read(options.new)
+    for line in differences(base, new):
+        print(f"differs: {line}")
+    return conclude(verdicts(base["results"], new["results"], options))
+
+
+def differences(base, new):
+    """What else than the revision distinguishes two files."""
+    for key in sorted(set(base["machine"]) | set(new["machine"])):
+        pair = base["machine"].get(key), new["machine"].get(key)
+        if pair[0] != pair[1]:
+            yield f"{key}: {pair[0]} and {pair[1]}"
+    sides = [contents["contestants"].get("cpuops", {}).get("config", {}) for contents in (base, new)]
+    for key in ("isa", "compiler", "openmp"):
+        if sides[0].get(key) != sides[1].get(key):
+            yield f"{key}: {sides[0].get(key)} and {sides[1].get(key)}"
+
+
+def conclude(judged):
+    """Print the table and the sum; return the exit status."""
+    order = {"slower": 0, "faster": 1, "unjudged": 2, "same": 3}
+    rows = [
+        (v.name, v.threads, f"{v.ratio:.3f}", f"{v.p:.1e}", v.word, v.why)
+        for v in sorted(judged, key=lambda v: (order[v.word], -v.ratio))
+        if v.word != "same"
+    ]
+    if rows:
+        print(report.table(("workload", "threads", "new/base", "p", "verdict", ""), rows))
+    count = {word: sum(v.word == word for v in judged) for word in order}
+    mean = statistics.geometric_mean([v.ratio for v in judged])
+    print(f"{len(judged)} compared: " + ", ".join(f"{n} {word}" for word, n in count.items()) + f"; geometric mean {mean:.3f}")
+    if count["slower"]:
+        return 1
+    if count["unjudged"] > UNJUDGED * len(judged):
+        many = f"{count['unjudged']} of {len(judged)} workloads could not be judged"
+        raise BenchError(f"{many}; a quieter machine or more --rounds may help")
+    return 0

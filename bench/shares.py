@@ -1,0 +1,74 @@
+"""The share of work that each of many threads would get, from how the kernels cut it; no machine with so many is needed.
+
+A kernel returns the number of equal tasks that it cut a call into, and its threads take them one after the other until
+none is left. So of n tasks some thread gets ceil(n / T), and the mean is n / T.
+"""
+
+import math
+
+import cpuops
+
+from . import report
+from .workloads import WORKLOADS
+
+__all__ = ["largest_to_mean", "table"]
+
+THREADS = (1, 2, 4, 8, 16, 32, 64, 128)
+TARGET_THREADS, TARGET = 64, 1.05
+LARGE_NS = 10e6  # workloads whose estimated cost on one thread is above this are worth 64 threads
+
+
+class Cutting(cpuops.ThreadedCpuBackend):
+    """Notes the tasks and the estimated cost of each kernel call."""
+
+    def __init__(self, num_threads):
+        super().__init__(num_threads)
+        self.calls = []
+
+    def _run(self, name, dtype, cost_ns, *args):
+        tasks = super()._run(name, dtype, cost_ns, *args)
+        self.calls.append((name, cost_ns, tasks))
+        return tasks
+
+
+def largest_to_mean(tasks, threads):
+    """How much more work than the mean the busiest of so many threads does."""
+    return math.ceil(tasks / threads) * threads / tasks if tasks else 1.0
+
+
+def of_workload(workload, threads):
+    """(largest-to-mean share, estimated ns), over all kernel calls of a workload by their cost; None when one does not tell."""
+    backend = Cutting(threads)
+    job = workload.job(cpuops.CpuBackend())
+    workload.call(job, backend)()
+    cost = sum(ns for _, ns, _ in backend.calls)
+    silent = [name for name, _, tasks in backend.calls if tasks is None]
+    if silent or not backend.calls or not cost:
+        return None, cost, silent
+    return sum(ns * largest_to_mean(tasks, threads) for _, ns, tasks in backend.calls) / cost, cost, []
+
+
+def table(pattern):
+    """The largest-to-mean share of the large workloads for 1 to 128 threads, and which are above the target at 64."""
+    rows, above, silent = [], [], set()
+    for workload in WORKLOADS.values():
+        if not pattern.search(workload.family) or workload.into or workload.family == "step":
+            continue
+        if not all(hasattr(cpuops.CpuBackend, m) for m in workload.needs):
+            continue
+        shares = []
+        for threads in THREADS:
+            share, cost, mute = of_workload(workload, threads)
+            silent.update(mute)
+            if share is None or cost < LARGE_NS:
+                break
+            shares.append(share)
+        if len(shares) == len(THREADS):
+            rows.append((workload.name, *(f"{s:.2f}" for s in shares)))
+            if shares[THREADS.index(TARGET_THREADS)] > TARGET:
+                above.append(workload.name)
+    text = "largest share of work over the mean\n" + report.table(("workload", *(f"{t}" for t in THREADS)), rows)
+    text += f"\nabove {TARGET} at {TARGET_THREADS} threads: {', '.join(above) or 'none'}"
+    if silent:
+        text += f"\nkernels that do not tell their tasks: {', '.join(sorted(silent))}"
+    return text

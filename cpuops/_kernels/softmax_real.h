@@ -1,0 +1,385 @@
+/* softmax_real.h: the loops of softmax.h for one scalar type. Included by softmax.h only. */
+
+/* What scales or shifts a row: 1/sum, or its logarithm. NaN where the maximum is infinite: sum is then 0 or infinite. */
+INLINE real softmax_factor(double sum, int logs)
+{
+    return !(sum > 0 && sum < (double)INFINITY) ? (real)NAN : logs ? (real)log_one(sum) : (real)(1 / sum);
+}
+
+/* ---- forward: one row, one tile */
+
+/* out = exp(x - m) * f, or (x - m) - f */
+FUNC void FN(softmax_write_run)(const real *x, real *out, ptrdiff_t n, real m, real f, int logs)
+{
+    const vec shift = vset(m), factor = vset(f);
+    if (!logs) {
+        FN(exp_scale_run)(x, out, n, m, f);
+        return;
+    }
+    ptrdiff_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        vstore(out + i, (vload(x + i) - shift) - factor);
+    if (i < n)
+        vstore_n(out + i, (vload_n(x + i, n - i) - shift) - factor, n - i);
+}
+
+FUNC void FN(scale_run)(real *out, ptrdiff_t n, real f)
+{
+    const vec factor = vset(f);
+    ptrdiff_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        vstore(out + i, vload(out + i) * factor);
+    if (i < n)
+        vstore_n(out + i, vload_n(out + i, n - i) * factor, n - i);
+}
+
+INLINE void FN(softmax_row)(const real *x, real *out, ptrdiff_t n, int logs)
+{
+    real m = FN(finite_bound)(FN(max_number_run)(x, n));
+    if (logs)
+        FN(softmax_write_run)(x, out, n, m, softmax_factor(sum_exp_run(x, n, m), 1), 1);
+    else
+        FN(scale_run)(out, n, softmax_factor(FN(exp_run)(x, n, m, out), 0));
+}
+
+FUNC void FN(softmax_write_tile)(const real *x, real *out, ptrdiff_t rows, ptrdiff_t width, ptrdiff_t step, const real *m,
+                                 const real *f, int logs)
+{
+    if (!logs) {
+        FN(exp_scale_tile)(x, out, rows, width, step, m, f);
+        return;
+    }
+    for (ptrdiff_t r = 0; r < rows; r++)
+        EACH(c, width)
+        {
+            ptrdiff_t k = COUNT(c, width);
+            vstore_n(out + r * step + c, (vload_n(x + r * step + c, k) - vload_n(m + c, k)) - vload_n(f + c, k), k);
+        }
+}
+
+FUNC void FN(softmax_factors)(const double *sum, real *f, ptrdiff_t width, int logs)
+{
+    for (ptrdiff_t c = 0; c < width; c += LANES_f64) {
+        ptrdiff_t k = least(width - c, LANES_f64);
+        double t[LANES_f64] __attribute__((aligned(64)));
+        wvec s = vload_n_f64(sum + c, k);
+        vmask_f64 fine = mand_f64(vgt_f64(s, vzero_f64()), vlt_f64(s, vset_f64((double)INFINITY)));
+        vstore_f64(t, vsel_f64(fine, logs ? vlog_f64(s) : vset_f64(1) / s, vset_f64((double)NAN)));
+        for (ptrdiff_t i = 0; i < k; i++)
+            f[c + i] = (real)t[i];
+    }
+}
+
+/* x may be out */
+FUNC void FN(softmax_tile)(const real *x, real *out, ptrdiff_t rows, ptrdiff_t width, ptrdiff_t step, int logs)
+{
+    real m[REDUCE_TILE], f[REDUCE_TILE];
+    double sum[REDUCE_TILE];
+    for (ptrdiff_t c = 0; c < width; c++) {
+        m[c] = -REAL_MAX;
+        sum[c] = 0;
+    }
+    FN(max_number_tile)(m, x, rows, width, step);
+    FN(exp_tile)(m, sum, x, rows, width, step, logs ? NULL : out);
+    FN(softmax_factors)(sum, f, width, logs);
+    if (logs)
+        FN(softmax_write_tile)(x, out, rows, width, step, m, f, 1);
+    else
+        for (ptrdiff_t r = 0; r < rows; r++)
+            EACH(c, width)
+            {
+                ptrdiff_t k = COUNT(c, width);
+                vstore_n(out + r * step + c, vload_n(out + r * step + c, k) * vload_n(f + c, k), k);
+            }
+}
+
+/* ---- backward: `of` is sum(g s), or sum(g) for logs */
+
+FUNC double FN(dot_run)(const real *g, const real *s, ptrdiff_t n)
+{
+    double total = 0;
+    for (ptrdiff_t top = 0; top < n; top += REDUCE_RUN) {
+        ptrdiff_t i = top, end = least(n, top + REDUCE_RUN);
+        wvec a = wset(0), b = a;
+        for (; i + 2 * WLANES <= end; i += 2 * WLANES) {
+            a += wload(g + i) * wload(s + i);
+            b += wload(g + i + WLANES) * wload(s + i + WLANES);
+        }
+        double rest = 0;
+        for (; i < end; i++)
+            rest += (double)g[i] * (double)s[i];
+        total += whsum(a + b) + rest;
+    }
+    return total;
+}
+
+FUNC void FN(dot_tile)(SeenTile *t, const real *g, const real *s, ptrdiff_t rows, ptrdiff_t width, ptrdiff_t step)
+{
+    for (ptrdiff_t top = 0; top < rows; top += REDUCE_RUN / 8) {
+        ptrdiff_t end = least(rows, top + REDUCE_RUN / 8);
+        double *part = t->rest.sum;
+        for (ptrdiff_t c = 0; c < width; c++)
+            part[c] = 0;
+        for (ptrdiff_t r = top; r < end; r++) {
+            const real *p = g + r * step, *q = s + r * step;
+            ptrdiff_t c = 0;
+            for (; c + WLANES <= width; c += WLANES)
+                vstore_f64(part + c, vload_f64(part + c) + wload(p + c) * wload(q + c));
+            for (; c < width; c++)
+                part[c] += (double)p[c] * (double)q[c];
+        }
+        for (ptrdiff_t c = 0; c < width; c++)
+            t->sum[c] += part[c];
+    }
+}
+
+INLINE vec FN(softmax_slope)(vec g, vec s, vec of, int logs)
+{
+    return logs ? vfnma(vexp(s), of, g) : s * (g - of);
+}
+
+INLINE void FN(slope_run)(const real *g, const real *s, real *out, ptrdiff_t n, real total, int logs)
+{
+    const vec of = vset(total);
+    ptrdiff_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        vstore(out + i, FN(softmax_slope)(vload(g + i), vload(s + i), of, logs));
+    if (i < n)
+        vstore_n(out + i, FN(softmax_slope)(vload_n(g + i, n - i), vload_n(s + i, n - i), of, logs), n - i);
+}
+FUNC void FN(softmax_slope_run)(const real *g, const real *s, real *out, ptrdiff_t n, real of)
+{
+    FN(slope_run)(g, s, out, n, of, 0);
+}
+FUNC void FN(log_softmax_slope_run)(const real *g, const real *s, real *out, ptrdiff_t n, real of)
+{
+    FN(slope_run)(g, s, out, n, of, 1);
+}
+
+INLINE void FN(slope_tile)(const real *g, const real *s, real *out, ptrdiff_t rows, ptrdiff_t width, ptrdiff_t step,
+                           const real *of, int logs)
+{
+    for (ptrdiff_t r = 0; r < rows; r++)
+        EACH(c, width)
+        {
+            ptrdiff_t k = COUNT(c, width), at = r * step + c;
+            vec v = FN(softmax_slope)(vload_n(g + at, k), vload_n(s + at, k), vload_n(of + c, k), logs);
+            vstore_n(out + at, v, k);
+        }
+}
+FUNC void FN(softmax_slope_tile)(const real *g, const real *s, real *out, ptrdiff_t rows, ptrdiff_t width, ptrdiff_t step,
+                                 const real *of)
+{
+    FN(slope_tile)(g, s, out, rows, width, step, of, 0);
+}
+FUNC void FN(log_softmax_slope_tile)(const real *g, const real *s, real *out, ptrdiff_t rows, ptrdiff_t width,
+                                     ptrdiff_t step, const real *of)
+{
+    FN(slope_tile)(g, s, out, rows, width, step, of, 1);
+}
+
+/* ---- both directions: x alone, or g and s (the forward's output) when g is not NULL */
+
+INLINE void FN(softmax_whole_run)(const real *g, const real *x, real *out, ptrdiff_t n, int logs)
+{
+    if (!g)
+        FN(softmax_row)(x, out, n, logs);
+    else if (logs)
+        FN(log_softmax_slope_run)(g, x, out, n, (real)sum_run(g, n));
+    else
+        FN(softmax_slope_run)(g, x, out, n, (real)FN(dot_run)(g, x, n));
+}
+
+/* sums of a tile into t */
+INLINE void FN(softmax_sums)(SeenTile *t, const real *g, const real *x, ptrdiff_t rows, ptrdiff_t width, ptrdiff_t step, int logs)
+{
+    if (!g)
+        FN(logsumexp_tile)(t, x, rows, width, step);
+    else if (logs)
+        FN(sum_tile)(t, g, rows, width, step);
+    else
+        FN(dot_tile)(t, g, x, rows, width, step);
+}
+
+/* results of a tile: m and f of each column, or f = sum(g s) */
+INLINE void FN(softmax_write)(const real *g, const real *x, real *out, ptrdiff_t rows, ptrdiff_t width, ptrdiff_t step,
+                              const real *m, const real *f, int logs)
+{
+    if (!g)
+        FN(softmax_write_tile)(x, out, rows, width, step, m, f, logs);
+    else if (logs)
+        FN(log_softmax_slope_tile)(g, x, out, rows, width, step, f);
+    else
+        FN(softmax_slope_tile)(g, x, out, rows, width, step, f);
+}
+
+INLINE void FN(softmax_totals)(const SeenTile *t, const real *g, real *f, ptrdiff_t width, int logs)
+{
+    if (!g)
+        FN(softmax_factors)(t->sum, f, width, logs);
+    else
+        for (ptrdiff_t c = 0; c < width; c++)
+            f[c] = (real)t->sum[c];
+}
+
+FUNC void FN(softmax_whole_tile)(const real *g, const real *x, real *out, ptrdiff_t rows, ptrdiff_t width, ptrdiff_t step,
+                                 int logs)
+{
+    if (!g) {
+        FN(softmax_tile)(x, out, rows, width, step, logs);
+        return;
+    }
+    SeenTile t;
+    real f[REDUCE_TILE];
+    FN(begin)(&t, width, REDUCE_SUM, 0, width);
+    FN(softmax_sums)(&t, g, x, rows, width, step, logs);
+    FN(softmax_totals)(&t, g, f, width, logs);
+    FN(softmax_write)(g, x, out, rows, width, step, NULL, f, logs);
+}
+
+/* ---- SHORT */
+
+INLINE void FN(lay_beside)(const real *x, real *beside, ptrdiff_t cells, ptrdiff_t rows, ptrdiff_t width, int back)
+{
+    ptrdiff_t wide = cells * width;
+    for (ptrdiff_t r = 0; r < rows; r++)
+        for (ptrdiff_t i = 0; i < cells; i++)
+            for (ptrdiff_t c = 0; c < width; c++) {
+                real *apart = (real *)x + (i * rows + r) * width + c, *there = beside + r * wide + i * width + c;
+                if (back)
+                    *apart = *there;
+                else
+                    *there = *apart;
+            }
+}
+
+FUNC void FN(softmax_short)(const Reduction *p, const real *g, const real *x, real *out, ptrdiff_t cell, ptrdiff_t end, int logs)
+{
+    real beside[REDUCE_BESIDE / 2], g_beside[REDUCE_BESIDE / 2];
+    ptrdiff_t w = p->width, rows = p->rows, most_cells = most(1, least(REDUCE_FOLD, REDUCE_BESIDE / 2 / most(1, rows)) / w);
+    for (; cell < end; cell += most_cells) {
+        ptrdiff_t cells = least(end - cell, most_cells), at = cell * rows * w;
+        if (w == 1) {
+            FN(lay_beside)(x + at, beside, cells, rows, 1, 0);
+            if (g)
+                FN(lay_beside)(g + at, g_beside, cells, rows, 1, 0);
+        } else {
+            FN(lay_beside)(x + at, beside, cells, rows, w, 0);
+            if (g)
+                FN(lay_beside)(g + at, g_beside, cells, rows, w, 0);
+        }
+        FN(softmax_whole_tile)(g ? g_beside : NULL, beside, beside, rows, cells * w, cells * w, logs);
+        if (w == 1)
+            FN(lay_beside)(out + at, beside, cells, rows, 1, 1);
+        else
+            FN(lay_beside)(out + at, beside, cells, rows, w, 1);
+    }
+}
+
+/* ---- PARTS */
+
+/* sums of rows lo..hi of one tile of columns into t, narrow matrices folded as in reduce_real.h */
+INLINE void FN(softmax_take)(SeenTile *t, const Reduction *p, const real *g, const real *x, ptrdiff_t tile, ptrdiff_t lo,
+                             ptrdiff_t hi, int logs)
+{
+    int op = g ? REDUCE_SUM : REDUCE_LOGSUMEXP;
+    ptrdiff_t w = p->width, fold = tile < w ? 1 : most(1, REDUCE_FOLD / tile), wide = fold * tile;
+    ptrdiff_t whole = (hi - lo) / fold, left = (hi - lo) % fold, at = lo * w, end = at + whole * fold * w;
+    FN(begin)(t, wide, op, 0, wide);
+    if (w == 1 && !g)
+        logsumexp_run(x + lo, hi - lo, t->m, t->sum);
+    else if (w == 1)
+        t->sum[0] = logs ? sum_run(g + lo, hi - lo) : FN(dot_run)(g + lo, x + lo, hi - lo);
+    else {
+        FN(softmax_sums)(t, g ? g + at : NULL, x + at, whole, wide, fold * w, logs);
+        if (left)
+            FN(softmax_sums)(t, g ? g + end : NULL, x + end, 1, left * tile, 0, logs);
+        for (ptrdiff_t c = tile; c < wide; c++)
+            FN(merge)(t, c % tile, t, c, op);
+    }
+}
+
+/* results of rows lo..hi from the sums in t */
+INLINE void FN(softmax_give)(const SeenTile *t, const Reduction *p, const real *g, const real *x, real *out, ptrdiff_t tile,
+                             ptrdiff_t lo, ptrdiff_t hi, int logs)
+{
+    ptrdiff_t w = p->width, fold = tile < w ? 1 : most(1, REDUCE_FOLD / tile), wide = fold * tile, at = lo * w;
+    ptrdiff_t whole = (hi - lo) / fold, left = (hi - lo) % fold, end = at + whole * fold * w;
+    real m[REDUCE_TILE], f[REDUCE_TILE];
+    FN(softmax_totals)(t, g, f, tile, logs);
+    if (w == 1) {
+        if (!g)
+            FN(softmax_write_run)(x + lo, out + lo, hi - lo, t->m[0], f[0], logs);
+        else if (logs)
+            FN(log_softmax_slope_run)(g + lo, x + lo, out + lo, hi - lo, f[0]);
+        else
+            FN(softmax_slope_run)(g + lo, x + lo, out + lo, hi - lo, f[0]);
+        return;
+    }
+    for (ptrdiff_t c = 0; c < wide; c++) {
+        m[c] = t->m[c % tile];
+        f[c] = f[c % tile];
+    }
+    FN(softmax_write)(g ? g + at : NULL, x + at, out + at, whole, wide, fold * w, m, f, logs);
+    if (left)
+        FN(softmax_write)(g ? g + end : NULL, x + end, out + end, 1, left * tile, 0, m, f, logs);
+}
+
+/* ---- tasks */
+
+/* One task; where cells are cut (parts > 1) it only leaves sums in `states`: softmax_merge and softmax_part do the rest. */
+FUNC void FN(softmax_task)(const Softmax *q, const real *g, const real *x, real *out, void *states, int logs, ptrdiff_t task)
+{
+    const Reduction *p = &q->p;
+    ptrdiff_t first = task * p->share, end = least(p->cells, first + p->share);
+    if (q->kind == SOFTMAX_SHORT) {
+        FN(softmax_short)(p, g, x, out, first, end, logs);
+        return;
+    }
+    if (p->parts > 1) {
+        first = task / p->parts;
+        end = first + 1;
+    }
+    for (ptrdiff_t cell = first; cell < end; cell++) {
+        ptrdiff_t column = cell % p->tiles * REDUCE_TILE, tile = least(p->width - column, REDUCE_TILE);
+        ptrdiff_t at = cell / p->tiles * p->rows * p->width + column;
+        const real *gc = g ? g + at : NULL;
+        if (q->kind == SOFTMAX_ROWS)
+            FN(softmax_whole_run)(gc, x + at, out + at, p->rows, logs);
+        else if (q->kind == SOFTMAX_TILES) {
+            ptrdiff_t together = p->rows <= SOFTMAX_SHALLOW ? REDUCE_TILE : REDUCE_FOLD;
+            for (ptrdiff_t c = 0; c < tile; c += together)
+                FN(softmax_whole_tile)(gc ? gc + c : NULL, x + at + c, out + at + c, p->rows, least(together, tile - c),
+                                       p->width, logs);
+        } else if (p->parts > 1) {
+            ptrdiff_t size = cut(p->rows, p->parts), lo = least(p->rows, task % p->parts * size);
+            FN(softmax_take)((SeenTile *)states + task, p, gc, x + at, tile, lo, least(p->rows, lo + size), logs);
+        } else {
+            SeenTile t;
+            FN(softmax_take)(&t, p, gc, x + at, tile, 0, p->rows, logs);
+            FN(softmax_give)(&t, p, gc, x + at, out + at, tile, 0, p->rows, logs);
+        }
+    }
+}
+
+FUNC void FN(softmax_merge)(const Softmax *q, int op, void *states)
+{
+    const Reduction *p = &q->p;
+    for (ptrdiff_t cell = 0; cell < p->cells; cell++) {
+        ptrdiff_t tile = least(p->width - cell % p->tiles * REDUCE_TILE, REDUCE_TILE);
+        SeenTile *t = (SeenTile *)states + cell * p->parts;
+        for (ptrdiff_t part = 1; part < p->parts; part++)
+            for (ptrdiff_t c = 0; c < tile; c++)
+                FN(merge)(t, c, t + part, c, op);
+    }
+}
+
+FUNC void FN(softmax_part)(const Softmax *q, const real *g, const real *x, real *out, const void *states, int logs, ptrdiff_t task)
+{
+    const Reduction *p = &q->p;
+    ptrdiff_t cell = task / p->parts, column = cell % p->tiles * REDUCE_TILE, tile = least(p->width - column, REDUCE_TILE);
+    ptrdiff_t at = cell / p->tiles * p->rows * p->width + column;
+    ptrdiff_t size = cut(p->rows, p->parts), lo = least(p->rows, task % p->parts * size);
+    FN(softmax_give)((const SeenTile *)states + cell * p->parts, p, g ? g + at : NULL, x + at, out + at, tile, lo,
+                     least(p->rows, lo + size), logs);
+}

@@ -1,0 +1,15 @@
+"""Gradient of embedding by kernel."""
+
+from .. import _threads
+
+__all__ = ["EmbeddingKernelGradients"]
+
+
+class EmbeddingKernelGradients:
+    """The hook of embedding_backward."""
+
+    def _embedding_backward(self, g, indices, out):
+        v, d = out.shape
+        work = _threads.work(bytes_=out.nbytes + 3 * g.nbytes)
+        self._run("embedding.embedding_backward", g.dtype, work, g, indices, out, indices.size, v, d)
+        return out
