@@ -107,6 +107,9 @@ def main(words=None):
     except BenchError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 2
+    except ImportError as error:
+        print(f"bench: {error}; is cpuops built here (make build)?", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         print("bench: interrupted", file=sys.stderr)
         return 130

@@ -1,21 +1,22 @@
 """`compare`: two samples of rounds a workload; is the new one slower than the base?
 
-A workload counts as slower when both hold: the Mann-Whitney test on the rounds, at a level divided by the number of
-workloads compared, and a ratio of medians above the factor. It cannot be judged when its rounds scatter so much that a
-change of that factor could hide, or when the control beside it changed as much.
+Only quiet rounds count: those whose control says that the machine was not disturbed. A workload is slower when both hold:
+the Mann-Whitney test on the rounds, at a level divided by the number of workloads compared, and a ratio of medians above
+the factor. It cannot be judged when few rounds were quiet, when they scatter so much that a change of that factor could
+hide, or when the control itself changed.
 """
 
 import math
 from dataclasses import dataclass
 
 from . import report, resultfile, statistics
+from .control import FEWEST_QUIET, quiet
 from .errors import BenchError
 
 __all__ = ["Verdict", "compare", "conclude", "judge", "verdicts"]
 
-FEWEST_ROUNDS = 5
 SURE = 3.0  # standard errors of the ratio that must fit below the factor
-CONTROL_FACTOR = 1.10  # two controls that differ more belong to two machines, or one that was busy
+CONTROL_FACTOR = 1.05  # controls that differ more belong to two machines, or to one at two clock rates
 UNJUDGED = 0.10  # share of the workloads that may be left unjudged
 
 
@@ -32,17 +33,18 @@ class Verdict:
 
 
 def judge(name, threads, base, new, level, factor):
-    """Compare two results (dicts with rounds_ns and control_ns)."""
-    first, second = base["rounds_ns"], new["rounds_ns"]
-    if min(len(first), len(second)) < FEWEST_ROUNDS:
-        raise BenchError(f"{name}: {min(len(first), len(second))} rounds, a comparison needs {FEWEST_ROUNDS}")
+    """Compare two results of a file."""
+    first, second = (quiet(r["rounds_ns"], r["control_ns"], r["control_best_ns"]) for r in (base, new))
+    few, of = min((len(first), len(base["rounds_ns"])), (len(second), len(new["rounds_ns"])))
+    if few < FEWEST_QUIET:
+        return Verdict(name, threads, new["median_ns"] / base["median_ns"], 1.0, "unjudged", f"{few} quiet rounds of {of}")
     medians = statistics.median(first), statistics.median(second)
     ratio = medians[1] / medians[0]
     p = statistics.mann_whitney(first, second)
     error = ratio * math.hypot(statistics.median_error(first) / medians[0], statistics.median_error(second) / medians[1])
-    control = statistics.median(new["control_ns"]) / statistics.median(base["control_ns"])
+    control = new["control_best_ns"] / base["control_best_ns"]
     if max(control, 1 / control) > CONTROL_FACTOR:
-        return Verdict(name, threads, ratio, p, "unjudged", f"the control beside it changed by a factor of {control:.2f}")
+        return Verdict(name, threads, ratio, p, "unjudged", f"the control changed by a factor of {control:.2f}")
     far = max(ratio, 1 / ratio) - SURE * error
     if p < level and max(ratio, 1 / ratio) > factor and far > 1:
         return Verdict(name, threads, ratio, p, "slower" if ratio > 1 else "faster")

@@ -8,10 +8,18 @@ import hashlib
 from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter_ns
 
-__all__ = ["Control"]
+__all__ = ["FEWEST_QUIET", "QUIET", "Control", "quiet"]
 
 BUFFER = bytes(range(256)) * 1024  # 256 KB, which stays in a level-2 cache
 PIECES = 4  # about 1 ms in all
+
+QUIET = 1.10  # a round counts when its control took at most this much longer than the run's fastest
+FEWEST_QUIET = 5  # rounds that a number rests on
+
+
+def quiet(rounds_ns, control_ns, best_ns):
+    """The rounds that the machine left in peace, in order."""
+    return [ns for ns, control in zip(rounds_ns, control_ns, strict=True) if control <= QUIET * best_ns]
 
 
 class Control:

@@ -31,21 +31,16 @@ def rate(result):
     return f"{(result['bytes_read'] + result['bytes_written']) / result['median_ns']:.1f} GB/s"
 
 
-def noise(result, contents):
-    """How much slower than the run's fastest its control was, in per cent."""
-    return 100 * (statistics.median(result["control_ns"]) / contents["control_best_ns"][str(result["threads"])] - 1)
-
-
 def run_table(contents):
     """One line a result of `run`."""
     rows = [
         (
             r["workload"], r["threads"], duration(r["median_ns"]), f"{100 * r['mad_ns'] / r['median_ns']:.1f} %", rate(r),
-            f"{100 * r['fraction']:.0f} %", r["limit"], f"{noise(r, contents):.0f} %",
+            f"{100 * r['fraction']:.0f} %", r["limit"], f"{r['quiet']} of {len(r['rounds_ns'])}",
         )
         for r in contents["results"]
     ]  # fmt: skip
-    return table(("workload", "threads", "median", "MAD", "rate", "of limit", "limit", "noise"), rows)
+    return table(("workload", "threads", "median", "MAD", "rate", "of limit", "limit", "quiet rounds"), rows)
 
 
 # ---------------------------------------------------------------- peers

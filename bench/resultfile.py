@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 from . import statistics
+from .control import FEWEST_QUIET, quiet
 from .errors import BenchError
 from .limits import bound
 from .workloads.base import Cost
@@ -18,11 +19,11 @@ SCHEMA = "cpuops-bench/1"
 # key -> type, of the file and of each of its results
 TOP = {
     "schema": str, "created": str, "command": str, "revision": str, "machine": dict, "contestants": dict, "settings": dict,
-    "limits": dict, "control_best_ns": dict, "noise": float, "missing": dict, "wrong": dict, "unmeasured": dict, "results": list,
+    "limits": dict, "noise": float, "missing": dict, "wrong": dict, "unmeasured": dict, "results": list,
 }  # fmt: skip
 RESULT = {
     "workload": str, "family": str, "dtype": str, "threads": int, "contestant": str, "variant": str, "rounds_ns": list,
-    "control_ns": list, "median_ns": float, "mad_ns": float, "flops": float, "bytes_read": int, "bytes_written": int,
+    "control_ns": list, "control_best_ns": int, "quiet": int, "median_ns": float, "mad_ns": float, "flops": float, "bytes_read": int, "bytes_written": int,
     "limit_ns": float, "limit": str, "fraction": float,
 }  # fmt: skip
 
@@ -40,7 +41,6 @@ def document(command, found, settings, unmeasured):
         },
         "settings": {"threads": list(settings.threads), "launches": settings.launches, "rounds": settings.rounds},
         "limits": {str(threads): values for threads, values in found.limits.items()},
-        "control_best_ns": {str(threads): ns for threads, ns in found.best_control.items()},
         "noise": found.noise() if found.series else 0.0,
         "missing": dict(found.missing),
         "wrong": {f"{name} {contestant} {variant}".strip(): why for (name, contestant, variant), why in found.wrong.items()},
@@ -53,12 +53,15 @@ def _result(series, found):
     workload = series.workload
     cost = Cost(**found.costs[workload.name])
     binding = bound(cost, workload.dtype, found.limits[series.threads])
-    median = statistics.median(series.rounds_ns)
+    best = found.best_control[series.threads]
+    rounds = quiet(series.rounds_ns, series.control_ns, best)
+    counted = rounds if len(rounds) >= FEWEST_QUIET else series.rounds_ns
+    median = statistics.median(counted)
     return {
         "workload": workload.name, "family": workload.family, "dtype": workload.dtype, "threads": series.threads,
         "contestant": series.contestant, "variant": series.variant, "rounds_ns": series.rounds_ns,
-        "control_ns": series.control_ns, "median_ns": median,
-        "mad_ns": statistics.mad(series.rounds_ns), "flops": cost.flops, "bytes_read": cost.bytes_read,
+        "control_ns": series.control_ns, "control_best_ns": best, "quiet": len(rounds), "median_ns": median,
+        "mad_ns": statistics.mad(counted), "flops": cost.flops, "bytes_read": cost.bytes_read,
         "bytes_written": cost.bytes_written, "limit_ns": binding.ns, "limit": binding.name, "fraction": binding.ns / median,
     }  # fmt: skip
 

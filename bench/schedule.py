@@ -14,13 +14,13 @@ from pathlib import Path
 
 from . import limits, statistics
 from .contestant import ROOT, Absent, Process
+from .control import QUIET
 from .errors import BenchError
 from .reference import path_of
 
 __all__ = ["Entry", "Measurement", "Series", "Settings", "measure", "steps"]
 
-DISTURBED = 1.25  # a control this much slower than the run's fastest
-RETRIES = 2
+RETRIES = 2  # of a turn whose control was disturbed
 
 
 @dataclass(frozen=True)
@@ -160,6 +160,6 @@ def _turn(process, variant, threads, found):
         found.best_control[threads] = fastest
         if best is None or reply["control_ns"] < best["control_ns"]:
             best = reply
-        if reply["control_ns"] <= DISTURBED * fastest:
+        if reply["control_ns"] <= QUIET * fastest:
             break
     return best

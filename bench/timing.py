@@ -1,9 +1,9 @@
 """How a time is taken: calls in batches, batches in turns.
 
 A batch is as many calls as last BATCH_NS, so that the clock costs nothing; its mean is one time. A turn is one untimed
-call, which brings operands and code back into the caches after somebody else's turn, then batches for TURN_NS; the
-fastest of them is the turn's time, because what disturbs a batch only ever makes it slower. The turns of a workload are
-its rounds: their median is reported, their MAD is its noise.
+call, which brings operands and code back into the caches after somebody else's turn, then batches for TURN_NS, at least
+three; the fastest of them is the turn's time, because what disturbs a batch only ever makes it slower. The turns of a workload are
+its rounds: the median of the quiet ones is reported, and their MAD (control.py).
 """
 
 import gc
@@ -15,6 +15,7 @@ __all__ = ["Stopwatch"]
 
 BATCH_NS = 1_000_000
 TURN_NS = 20_000_000
+FEWEST_BATCHES = 3
 WARM_UP_NS = 30_000_000
 MOST_CALLS = 1_000_000  # a batch
 
@@ -44,7 +45,7 @@ class Stopwatch:
         gc.disable()
         try:
             end = perf_counter_ns() + TURN_NS
-            best = _batch(function, self.calls)
+            best = min(_batch(function, self.calls) for _ in range(FEWEST_BATCHES))
             while perf_counter_ns() < end:
                 best = min(best, _batch(function, self.calls))
         finally:

@@ -163,8 +163,8 @@ def test_docstring(method):
     names = {p.name for p in parameters}
     assert not names - set(described), "the section Parameters leaves out arguments"
     assert not set(described) - names, "the section Parameters lists arguments that do not exist"
-    arrays = ROW_OF[method]
-    named = {k for c in list(arrays.calls(seeded("docs", arrays.name)))[:40] for k in c.arrays} | {
+    row = ROW_OF[method]
+    named = {k for c in list(row.calls(seeded("docs", row.name)))[:40] for k in c.arrays} | {
         "output_grad",
         "output",
         "indices",
@@ -177,7 +177,12 @@ def test_docstring(method):
             assert "[" in kind or "shape" in kind, f"{p.name} : {kind} gives no shape"
         if p.default is None:
             assert "optional" in kind or "None" in kind, f"{p.name} : {kind} does not say that it may be left out"
-    assert any("[" in line or "shape" in line for line in found["Returns"]), "Returns gives no shape"
+    returned = " ".join(found["Returns"])
+    gradient = next((g for g in row.gradients if g.name == method and g.result), None)
+    if gradient:  # each has the shape of its operand
+        assert gradient.result in returned, f"Returns does not name {gradient.result}"
+    else:
+        assert "[" in returned or "shape" in returned, "Returns gives no shape"
     assert re.search(r"\w+Error", " ".join(found["Raises"])), "Raises names no class"
 
 

@@ -286,7 +286,8 @@ INLINE int conv_in_place(const conv_job *j)
 /* ---- the direct path ---- */
 /* output channels of one pass over the band: the group's channels in equal parts that fit the registers */
 INLINE ptrdiff_t conv_panels(ptrdiff_t outputs) { return conv_ceil(outputs, GEMM_MR); }
-INLINE ptrdiff_t conv_panel_start(ptrdiff_t outputs, ptrdiff_t i) { return i * outputs / conv_panels(outputs); }
+/* where part i of `parts` equal parts of n begins */
+INLINE ptrdiff_t conv_part(ptrdiff_t n, ptrdiff_t parts, ptrdiff_t i) { return parts == 1 ? i * n : i * n / parts; }
 
 typedef struct {
     const conv_job *job;
@@ -299,6 +300,7 @@ typedef struct {
     conv_call call;
     conv_band band;
     int in_place, by_rows; /* the input is its own band; tiles are pieces of image rows */
+    ptrdiff_t panels;      /* of the outputs of a group */
     ptrdiff_t splits;      /* units that share a region, each with some of the panels */
     ptrdiff_t units, next; /* the unit to take next */
     size_t scratch_bytes, slot_bytes; /* of everything; of the band of one slot */
@@ -325,7 +327,8 @@ INLINE void conv_plan_direct(const conv_call *call, ptrdiff_t slots, conv_direct
         d->band.cells = conv_max(d->band.cells, j->channels * SIMD_BYTES / (ptrdiff_t)size);
     const ptrdiff_t regions = j->batch * j->groups * j->out[0] * d->band.regions_y * d->band.regions_x;
     /* when there are few regions, several units copy the same one, each for some of the panels */
-    d->splits = conv_max(1, conv_min(conv_panels(j->outputs) / 3, 16 / conv_max(regions, 1)));
+    d->panels = conv_panels(j->outputs);
+    d->splits = conv_max(1, conv_min(d->panels / 3, 16 / conv_max(regions, 1)));
     d->units = regions * d->splits;
     d->next = 0;
     d->poisoned = 0;
@@ -444,7 +447,9 @@ typedef struct {
 
 typedef struct {
     conv_call call;
-    ptrdiff_t group;    /* that is being computed */
+    ptrdiff_t group, image; /* that are being computed; image 0 for all */
+    ptrdiff_t jobs;         /* one a group, or one a group and image: by_image */
+    int by_image;
     conv_shift *shift;  /* of each tap, in input cells; taps in the order of the weights' memory */
     /* the operand that is plain memory (the weights, or the output's gradient): element k of output channel m is at
      * w_start + m * (stride of m) + w_table[k / inner] + k % inner * w_step */
@@ -541,6 +546,10 @@ INLINE void conv_plan_product(const conv_call *call, int of_weights, conv_produc
         p->dense = conv_dense(j->out, j->out_axis, p->ldc) && (j->batch == 1 || j->out_batch == positions * p->ldc);
     } else
         p->dense = conv_dense(j->out, j->out_axis, j->out_axis[2]);
+    /* a large image is a matrix of its own, which needs no store callback */
+    p->by_image = !of_weights && !p->channels_last && p->dense && j->out_axis[2] == 1 && positions >= 512;
+    p->jobs = j->groups * (p->by_image ? j->batch : 1);
+    p->image = 0;
     p->poisoned = 0;
     p->w_table = NULL;
     p->runs = of_weights ? conv_grad_runs(j, p, NULL) : conv_weight_runs(j, p, NULL);

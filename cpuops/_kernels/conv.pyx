@@ -35,6 +35,7 @@ cdef extern from "conv.h" nogil:
         int poisoned
     ctypedef struct conv_product:
         size_t scratch_bytes
+        Py_ssize_t jobs
         int poisoned
         int padded
     ctypedef struct conv_weights_f32:
@@ -138,16 +139,16 @@ cdef int product(conv_call *call, bint of_weights, int num_threads) except -1:
     cdef gemm_job_f32 job_f32
     cdef gemm_job_f64 job_f64
     cdef Block tables, memory
-    cdef Py_ssize_t group
+    cdef Py_ssize_t i
     conv_plan_product(call, of_weights, &p)
     tables = scratch(p.scratch_bytes)
     conv_product_scratch(&p, tables.ptr)
-    for group in range(call.job.groups):
+    for i in range(p.jobs):
         if call.f64:
             if of_weights:
-                conv_terms_job_f64(&p, group, &weights_f64, &job_f64)
+                conv_terms_job_f64(&p, i, &weights_f64, &job_f64)
             else:
-                conv_product_job_f64(&p, group, &weights_f64, &job_f64)
+                conv_product_job_f64(&p, i, &weights_f64, &job_f64)
             gemm_plan_f64(&job_f64, num_threads)
             memory = scratch(job_f64.scratch_bytes)
             job_f64.scratch = memory.ptr
@@ -155,9 +156,9 @@ cdef int product(conv_call *call, bint of_weights, int num_threads) except -1:
                 gemm_f64(&job_f64, num_threads)
         else:
             if of_weights:
-                conv_terms_job_f32(&p, group, &weights_f32, &job_f32)
+                conv_terms_job_f32(&p, i, &weights_f32, &job_f32)
             else:
-                conv_product_job_f32(&p, group, &weights_f32, &job_f32)
+                conv_product_job_f32(&p, i, &weights_f32, &job_f32)
             gemm_plan_f32(&job_f32, num_threads)
             memory = scratch(job_f32.scratch_bytes)
             job_f32.scratch = memory.ptr

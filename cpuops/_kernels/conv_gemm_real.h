@@ -60,7 +60,7 @@ FUNC void FN(conv_pack_patches)(const void *ctx, ptrdiff_t i0, ptrdiff_t ni, ptr
     const conv_job *j = p->call.job;
     const ptrdiff_t taps = conv_taps(j);
     FN(conv_run) run[GEMM_NR];
-    const ptrdiff_t runs = FN(conv_runs)(j, (const real *)p->call.in + p->group * j->in_group, i0, ni, run);
+    const ptrdiff_t runs = FN(conv_runs)(j, (const real *)p->call.in + p->image * j->in_batch + p->group * j->in_group, i0, ni, run);
     for (ptrdiff_t t = 0; t < taps; t++) {
         const ptrdiff_t c0 = conv_ceil(conv_max(k0 - t, 0), taps), c1 = k0 + nk > t ? conv_ceil(k0 + nk - t, taps) : 0;
         real *const row = panel + (c0 * taps + t - k0) * width;
@@ -79,8 +79,11 @@ FUNC void FN(conv_pack_patches)(const void *ctx, ptrdiff_t i0, ptrdiff_t ni, ptr
             const real *from = r->in + c0 * j->in_channel + z * j->in_axis[0] + y * j->in_axis[1] + (x + first * j->step[2]) * j->in_axis[2];
             const ptrdiff_t step = j->step[2] * j->in_axis[2], n = last - first + 1;
             if (n == r->count)
-                for (ptrdiff_t c = c0; c < c1; c++, to += taps * width, from += j->in_channel)
+                for (ptrdiff_t c = c0; c < c1; c++, to += taps * width, from += j->in_channel) {
+                    __builtin_prefetch(from + GEMM_NR); /* for the next panel: so many streams are not seen by the hardware */
+                    __builtin_prefetch(from + GEMM_NR + LANES);
                     FN(conv_copy_row)(to, from, step, n);
+                }
             else
                 for (ptrdiff_t c = c0; c < c1; c++, to += taps * width, from += j->in_channel) {
                     for (ptrdiff_t k = 0; k < first; k++)
@@ -234,9 +237,11 @@ FUNC void FN(conv_pack_term_rows)(const void *ctx, ptrdiff_t i0, ptrdiff_t ni, p
             FN(conv_zero)(panel + k * width + ni, width - ni);
 }
 
-/* the job of one group */
-FUNC void FN(conv_product_job)(conv_product *p, ptrdiff_t group, FN(conv_weights) * weights, FN(gemm_job) * job)
+/* job i: of group i % groups, of all images or of image i / groups */
+FUNC void FN(conv_product_job)(conv_product *p, ptrdiff_t i, FN(conv_weights) * weights, FN(gemm_job) * job)
 {
+    const ptrdiff_t group = i % p->call.job->groups;
+    p->image = i / p->call.job->groups;
     const conv_job *j = p->call.job;
     memset(job, 0, sizeof *job);
     p->group = group;
@@ -254,11 +259,14 @@ FUNC void FN(conv_product_job)(conv_product *p, ptrdiff_t group, FN(conv_weights
         job->bias_col = p->call.bias ? (const real *)p->call.bias + group * j->outputs : NULL;
         return;
     }
-    job->m = j->outputs, job->n = j->batch * conv_positions(j), job->k = j->channels * conv_taps(j);
+    job->m = j->outputs, job->n = (p->by_image ? 1 : j->batch) * conv_positions(j), job->k = j->channels * conv_taps(j);
     job->pack_a = p->padded ? FN(conv_pack_weights) : FN(gemm_plain);
     job->a = p->padded ? (const void *)weights : (const void *)&weights->matrix;
     job->pack_b = FN(conv_pack_patches), job->b = p;
-    job->store = FN(conv_store_product), job->store_ctx = p;
+    if (p->by_image) {
+        job->c = (real *)p->call.out + p->image * j->out_batch + group * j->out_group, job->ldc = j->out_channel;
+    } else
+        job->store = FN(conv_store_product), job->store_ctx = p;
     job->bias_row = p->call.bias ? (const real *)p->call.bias + group * j->outputs : NULL;
 }
 

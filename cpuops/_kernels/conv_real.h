@@ -171,6 +171,26 @@ FUNC void FN(conv_fill_band)(const conv_job *j, const conv_band *p, const real *
 
 /* ---- direct ---- */
 
+/* s[m, v] += w[m] * the vector v*step from `from` on; with `ahead`, prefetches the next tile's */
+INLINE void FN(conv_tile_term)(const int rows, const int nv, const real *w, const real *from, const ptrdiff_t step, const int ahead, vec *s)
+{
+    vec a[4];
+#pragma GCC unroll 4
+    for (int v = 0; v < nv; v++)
+        a[v] = vload(from + v * step);
+    if (ahead)
+#pragma GCC unroll 4
+        for (int v = 0; v < nv; v++)
+            __builtin_prefetch(from + (nv + v) * step);
+#pragma GCC unroll 14
+    for (int m = 0; m < rows; m++) {
+        const vec k = vset(w[m]);
+#pragma GCC unroll 4
+        for (int v = 0; v < nv; v++)
+            s[m * nv + v] = vfma(k, a[v], s[m * nv + v]);
+    }
+}
+
 /* out[m*ld + v*out_step] = bias[m] + sum over channels and taps of weight * band, for `rows` output channels and nv vectors, which
  * lie v*step apart in the band; the first n lanes. rows and nv are constants after inlining */
 INLINE void FN(conv_tile)(const int rows, const int nv, const real *w, const real *bias, const real *band, const ptrdiff_t step,
@@ -183,21 +203,19 @@ INLINE void FN(conv_tile)(const int rows, const int nv, const real *w, const rea
 #pragma GCC unroll 4
         for (int v = 0; v < nv; v++)
             s[m * nv + v] = bias ? vset(bias[m]) : vzero();
-    for (ptrdiff_t c = 0; c < channels; c++, band += channel)
-        for (ptrdiff_t t = 0; t < taps; t++, w += rows) {
-            const real *from = band + tap[t];
-            vec a[4];
-#pragma GCC unroll 4
-            for (int v = 0; v < nv; v++)
-                a[v] = vload(from + v * step);
+    if (taps == 1) { /* the band may be the input itself, whose channels are too many streams for the hardware to prefetch */
+        if (rows >= 8)
 #pragma GCC unroll 14
-            for (int m = 0; m < rows; m++) {
-                const vec k = vset(w[m]);
+            for (int m = 0; m < rows; m++)
 #pragma GCC unroll 4
                 for (int v = 0; v < nv; v++)
-                    s[m * nv + v] = vfma(k, a[v], s[m * nv + v]);
-            }
-        }
+                    __builtin_prefetch(out + m * ld + v * out_step, 1);
+        for (ptrdiff_t c = 0; c < channels; c++, band += channel, w += rows)
+            FN(conv_tile_term)(rows, nv, w, band, step, rows >= 8, s);
+    } else
+        for (ptrdiff_t c = 0; c < channels; c++, band += channel)
+            for (ptrdiff_t t = 0; t < taps; t++, w += rows)
+                FN(conv_tile_term)(rows, nv, w, band + tap[t], step, 0, s);
 #pragma GCC unroll 14
     for (int m = 0; m < rows; m++, out += ld)
 #pragma GCC unroll 4
@@ -265,11 +283,10 @@ FUNC int FN(conv_finite)(const real *p, ptrdiff_t n)
 FUNC void FN(conv_direct_pack)(conv_direct *d, ptrdiff_t group)
 {
     const conv_job *j = d->call.job;
-    const ptrdiff_t panels = conv_panels(j->outputs);
     const real *w = (const real *)d->call.w + group * j->w_group;
     real *const packed = (real *)d->packed + group * j->outputs * j->channels * conv_taps(j), *to = packed;
-    for (ptrdiff_t i = 0; i < panels; i++) {
-        const ptrdiff_t m0 = conv_panel_start(j->outputs, i), m1 = conv_panel_start(j->outputs, i + 1);
+    for (ptrdiff_t i = 0; i < d->panels; i++) {
+        const ptrdiff_t m0 = conv_part(j->outputs, d->panels, i), m1 = conv_part(j->outputs, d->panels, i + 1);
         for (ptrdiff_t c = 0; c < j->channels; c++)
             for (ptrdiff_t t = 0; t < j->kernel[0]; t++)
                 for (ptrdiff_t u = 0; u < j->kernel[1]; u++)
@@ -403,7 +420,8 @@ FUNC void FN(conv_direct_unit)(const conv_direct *d, ptrdiff_t unit, real *band)
     const ptrdiff_t x0 = conv_split(&unit, p->regions_x) * p->cols, cols = conv_min(p->cols, j->out[2] - x0);
     const ptrdiff_t y0 = conv_split(&unit, p->regions_y) * p->rows, rows = conv_min(p->rows, j->out[1] - y0);
     const ptrdiff_t z = conv_split(&unit, j->out[0]), g = conv_split(&unit, j->groups), b = unit;
-    const ptrdiff_t taps = conv_taps(j), panels = conv_panels(j->outputs), flat = (rows - 1) * p->row + cols;
+    const ptrdiff_t taps = conv_taps(j), flat = (rows - 1) * p->row + cols;
+    const ptrdiff_t first = conv_part(d->panels, d->splits, split), end = conv_part(d->panels, d->splits, split + 1);
     const real *in = (const real *)d->call.in + b * j->in_batch + g * j->in_group;
     const real *w = (const real *)d->packed + g * j->outputs * j->channels * taps;
     const real *bias = d->call.bias ? (const real *)d->call.bias + g * j->outputs : NULL;
@@ -420,8 +438,8 @@ FUNC void FN(conv_direct_unit)(const conv_direct *d, ptrdiff_t unit, real *band)
                 FN(conv_copy)(band + c * LANES, cells + c * j->in_channel + whole, flat - whole);
         } else
             FN(conv_fill_band)(j, p, in, c0, nc, z, y0, rows, x0, band);
-        for (ptrdiff_t i = split * panels / d->splits; i < (split + 1) * panels / d->splits; i++) {
-            const ptrdiff_t m0 = conv_panel_start(j->outputs, i), h = conv_panel_start(j->outputs, i + 1) - m0;
+        for (ptrdiff_t i = first; i < end; i++) {
+            const ptrdiff_t m0 = conv_part(j->outputs, d->panels, i), h = conv_part(j->outputs, d->panels, i + 1) - m0;
             const real *panel = w + m0 * j->channels * taps + c0 * taps * h, *b0 = bias && c0 == 0 ? bias + m0 : NULL;
             real *to = out + m0 * j->out_channel;
             if (d->by_rows) {

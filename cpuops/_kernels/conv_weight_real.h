@@ -79,7 +79,7 @@ FUNC void FN(conv_lanes_unit)(const conv_lanes *d, ptrdiff_t unit, vec *sum, rea
     const ptrdiff_t taps = conv_taps(j), terms = j->channels * taps;
     for (ptrdiff_t i = 0; i < nm * terms; i++)
         sum[i] = vzero();
-    for (ptrdiff_t region = piece * d->regions / d->pieces; region < (piece + 1) * d->regions / d->pieces; region++) {
+    for (ptrdiff_t region = conv_part(d->regions, d->pieces, piece); region < conv_part(d->regions, d->pieces, piece + 1); region++) {
         ptrdiff_t b = region;
         const ptrdiff_t x0 = conv_split(&b, p->regions_x) * p->cols, cols = conv_min(p->cols, j->out[2] - x0);
         const ptrdiff_t y0 = conv_split(&b, p->regions_y) * p->rows, rows = conv_min(p->rows, j->out[1] - y0);
@@ -96,7 +96,7 @@ FUNC void FN(conv_lanes_unit)(const conv_lanes *d, ptrdiff_t unit, vec *sum, rea
             for (ptrdiff_t m = 0; m < nm;) {
                 const ptrdiff_t h = conv_min(CONV_LANES_M, nm - m);
                 for (ptrdiff_t i = 0; i < tiles; i++) {
-                    const ptrdiff_t n0 = i * nc * taps / tiles, n1 = (i + 1) * nc * taps / tiles;
+                    const ptrdiff_t n0 = conv_part(nc * taps, tiles, i), n1 = conv_part(nc * taps, tiles, i + 1);
                     const real *row[CONV_LANES_N];
                     for (ptrdiff_t n = n0; n < n1; n++)
                         row[n - n0] = band + n / taps * p->channel + d->tap[n % taps];
@@ -235,7 +235,7 @@ FUNC void FN(conv_outer_unit)(const conv_outer *d, ptrdiff_t unit, real *band, r
     real *sum = (real *)d->partial + (piece * j->groups + g) * d->panels * terms * d->width;
     for (ptrdiff_t i = 0; i < d->panels; i++)
         FN(conv_zero)(sum + (i * terms + first * taps) * d->width, (end - first) * taps * d->width);
-    for (ptrdiff_t region = piece * d->regions / d->pieces; region < (piece + 1) * d->regions / d->pieces; region++) {
+    for (ptrdiff_t region = conv_part(d->regions, d->pieces, piece); region < conv_part(d->regions, d->pieces, piece + 1); region++) {
         ptrdiff_t b = region;
         const ptrdiff_t x0 = conv_split(&b, p->regions_x) * p->cols, cols = conv_min(p->cols, j->out[2] - x0);
         const ptrdiff_t y0 = conv_split(&b, p->regions_y) * p->rows, rows = conv_min(p->rows, j->out[1] - y0);
@@ -258,7 +258,7 @@ FUNC void FN(conv_outer_unit)(const conv_outer *d, ptrdiff_t unit, real *band, r
             for (ptrdiff_t k = 0; k < positions; k += block)
                 for (ptrdiff_t i = 0; i < d->panels; i++)
                     for (ptrdiff_t t = 0; t < tiles; t++) {
-                        const ptrdiff_t n0 = t * nc * taps / tiles, n1 = (t + 1) * nc * taps / tiles;
+                        const ptrdiff_t n0 = conv_part(nc * taps, tiles, t), n1 = conv_part(nc * taps, tiles, t + 1);
                         const real *row[8];
                         for (ptrdiff_t n = n0; n < n1; n++)
                             row[n - n0] = from + n / taps * channel + d->tap[n % taps] + k;
@@ -327,7 +327,7 @@ FUNC void FN(conv_bias_piece)(conv_bias *d, ptrdiff_t i)
     double *sum = d->partial + i * d->channels;
     for (ptrdiff_t c = 0; c < d->channels; c++)
         sum[c] = 0;
-    for (ptrdiff_t item = i * d->items / d->pieces; item < (i + 1) * d->items / d->pieces; item++) {
+    for (ptrdiff_t item = conv_part(d->items, d->pieces, i); item < conv_part(d->items, d->pieces, i + 1); item++) {
         if (d->inner == 1) {
             const real *row = grad + item * d->channels;
             for (ptrdiff_t c = 0; c < d->channels; c++)

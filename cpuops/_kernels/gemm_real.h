@@ -65,10 +65,11 @@ INLINE ptrdiff_t FN(gemm_kc)(ptrdiff_t k)
 #define GEMM_ROWS(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13)
 
 /* c[rows, nv vectors] (+)= a b over kc, then + bias. A element (i, k) is a[i*ars + k*aks]; B row k starts at b + k*bks.
- * rows and nv are constants after inlining; all accumulators are in registers */
+ * Every step fetches the line at `next`, which moves on by next_step; with `keep` (and nv = 2), it packs B's row to `copy`.
+ * rows, nv and keep are constants after inlining; all accumulators are in registers */
 INLINE void FN(gemm_tile)(const int rows, const int nv, ptrdiff_t kc, const real *a, ptrdiff_t ars, ptrdiff_t aks,
                           const real *b, ptrdiff_t bks, real *c, ptrdiff_t ldc, int add, const real *bias_row,
-                          const real *bias_col)
+                          const real *bias_col, const real *next, ptrdiff_t next_step, const int keep, real *copy)
 {
 #define X(i) vec c##i = vzero(), d##i = vzero();
     GEMM_ROWS(X)
@@ -115,6 +116,13 @@ INLINE void FN(gemm_tile)(const int rows, const int nv, ptrdiff_t kc, const real
         GEMM_ROWS(X)
 #undef X
         b += bks;
+        if (keep) {
+            vstore(copy, b0);
+            vstore(copy + LANES, b1);
+            copy += GEMM_NR;
+        }
+        __builtin_prefetch(next, 0, 2);
+        next += next_step;
         a0 += aks, a3 += aks, a6 += aks, a9 += aks, a12 += aks;
     }
 #undef A0
@@ -172,22 +180,21 @@ INLINE void FN(gemm_tile)(const int rows, const int nv, ptrdiff_t kc, const real
 
 #define GEMM_TILE_ARGS                                                                                                  \
     ptrdiff_t kc, const real *a, ptrdiff_t ars, ptrdiff_t aks, const real *b, ptrdiff_t bks, real *c, ptrdiff_t ldc,    \
-        int add, const real *bias_row, const real *bias_col
-#define X(i)                                                                                                            \
-    FUNC void FN(gemm_tile_##i##_1)(GEMM_TILE_ARGS)                                                                     \
+        int add, const real *bias_row, const real *bias_col, const real *next, ptrdiff_t next_step, real *copy
+#define GEMM_TILE_FUNCTION(i, name, nv, keep)                                                                           \
+    FUNC void FN(gemm_tile_##i##_##name)(GEMM_TILE_ARGS)                                                                \
     {                                                                                                                   \
-        FN(gemm_tile)(i + 1 <= GEMM_MR ? i + 1 : 1, 1, kc, a, ars, aks, b, bks, c, ldc, add, bias_row, bias_col);       \
-    }                                                                                                                   \
-    FUNC void FN(gemm_tile_##i##_2)(GEMM_TILE_ARGS)                                                                     \
-    {                                                                                                                   \
-        FN(gemm_tile)(i + 1 <= GEMM_MR ? i + 1 : 1, 2, kc, a, ars, aks, b, bks, c, ldc, add, bias_row, bias_col);       \
+        FN(gemm_tile)(i + 1 <= GEMM_MR ? i + 1 : 1, nv, kc, a, ars, aks, b, bks, c, ldc, add, bias_row, bias_col, next, \
+                      next_step, keep, copy);                                                                           \
     }
+#define X(i) GEMM_TILE_FUNCTION(i, half, 1, 0) GEMM_TILE_FUNCTION(i, full, 2, 0) GEMM_TILE_FUNCTION(i, keep, 2, 1)
 GEMM_ROWS(X)
 #undef X
+#undef GEMM_TILE_FUNCTION
 typedef void (*FN(gemm_tile_function))(GEMM_TILE_ARGS);
-#define X(i) {FN(gemm_tile_##i##_1), FN(gemm_tile_##i##_2)},
-/* [rows - 1][vectors - 1] */
-static const FN(gemm_tile_function) FN(gemm_tiles)[14][2] __attribute__((unused)) = {GEMM_ROWS(X)};
+#define X(i) {FN(gemm_tile_##i##_half), FN(gemm_tile_##i##_full), FN(gemm_tile_##i##_keep)},
+/* [rows - 1][one vector, two, two with keep] */
+static const FN(gemm_tile_function) FN(gemm_tiles)[14][3] __attribute__((unused)) = {GEMM_ROWS(X)};
 #undef X
 
 /* c[rows, cols] = t, or c + t; then + bias */
@@ -208,24 +215,23 @@ FUNC void FN(gemm_merge)(ptrdiff_t rows, ptrdiff_t cols, const real *t, ptrdiff_
         }
 }
 
-/* rows <= GEMM_MR by cols <= GEMM_NR of C. B is read in whole vectors; a short row of C goes through a buffer */
+/* rows <= GEMM_MR by cols <= GEMM_NR of C. B is read in whole vectors; a short row of C goes through a buffer. `copy`: NULL, or
+ * where B is packed on the way, if cols is GEMM_NR */
 INLINE void FN(gemm_piece)(ptrdiff_t rows, ptrdiff_t cols, ptrdiff_t kc, const real *a, ptrdiff_t ars, ptrdiff_t aks,
                            const real *b, ptrdiff_t bks, real *c, ptrdiff_t ldc, int add, const real *bias_row,
-                           const real *bias_col)
+                           const real *bias_col, const real *next, ptrdiff_t next_step, real *copy)
 {
-    FN(gemm_tile_function) tile = FN(gemm_tiles)[rows - 1][cols > LANES];
+    FN(gemm_tile_function) tile = FN(gemm_tiles)[rows - 1][copy ? 2 : cols > LANES];
     if (cols == GEMM_NR || cols == LANES) {
-        tile(kc, a, ars, aks, b, bks, c, ldc, add, bias_row, bias_col);
+        tile(kc, a, ars, aks, b, bks, c, ldc, add, bias_row, bias_col, next, next_step, copy);
         return;
     }
     real t[GEMM_MR * GEMM_NR] __attribute__((aligned(64)));
-    tile(kc, a, ars, aks, b, bks, t, GEMM_NR, 0, NULL, NULL);
+    tile(kc, a, ars, aks, b, bks, t, GEMM_NR, 0, NULL, NULL, next, next_step, copy);
     FN(gemm_merge)(rows, cols, t, GEMM_NR, c, ldc, add, bias_row, bias_col);
 }
 
 /* ---- packing a matrix ---- */
-
-#define GEMM_AHEAD 24 /* rows to prefetch ahead */
 
 /* k0 <= k < k0 + nk lie in one block of the table */
 INLINE void FN(gemm_pack_run)(const real *p, ptrdiff_t rs, ptrdiff_t ks, ptrdiff_t ni, ptrdiff_t nk, real *panel,
@@ -239,9 +245,6 @@ INLINE void FN(gemm_pack_run)(const real *p, ptrdiff_t rs, ptrdiff_t ks, ptrdiff
                 FN(transpose_tile)(p + i * rs + k, rs, ni - i, nk - k, panel + k * width + i, width);
     } else if (rs == 1 && ni == GEMM_NR && width == GEMM_NR) {
         for (ptrdiff_t k = 0; k < nk; k++, p += ks, panel += GEMM_NR) {
-            /* two lines a row, rows far apart: no stream that the hardware would see */
-            __builtin_prefetch(p + GEMM_AHEAD * ks);
-            __builtin_prefetch(p + GEMM_AHEAD * ks + LANES);
             vstore(panel, vload(p));
             vstore(panel + LANES, vload(p + LANES));
         }
@@ -333,8 +336,8 @@ FUNC void FN(gemm_plan)(FN(gemm_job) *w, int num_threads)
     const ptrdiff_t size = sizeof(real), shared = FN(gemm_shared)(w), own = FN(gemm_private)(w);
     const ptrdiff_t shared_stride = FN(gemm_shared_stride)(w), own_stride = FN(gemm_private_stride)(w);
     w->block = FN(gemm_min)(shared, FN(gemm_max)(1, GEMM_SHARED_BYTES / (shared_stride * size)));
-    /* several tasks a thread, for balance; a group is at most what stays in the L2 beside the shared block */
-    w->group = FN(gemm_max)(1, FN(gemm_min)(own / FN(gemm_max)(16, 4 * threads), w->share_a ? 4 : 8));
+    /* several tasks a thread, for balance */
+    w->group = FN(gemm_max)(1, FN(gemm_min)(own / FN(gemm_max)(16, 4 * threads), 8));
     ptrdiff_t groups = FN(gemm_ceil)(own, w->group);
     /* too few cells to occupy the threads, but a long sum */
     ptrdiff_t tiles = w->panels_a <= 1000 && w->panels_b <= 1000 ? w->panels_a * w->panels_b : 1000000;
@@ -354,7 +357,7 @@ FUNC void FN(gemm_plan)(FN(gemm_job) *w, int num_threads)
     else if (groups < 2 * threads) /* more threads than groups: split the shared block too, and pack the groups more than once */
         w->split = FN(gemm_ceil)(w->block, FN(gemm_min)(w->block, FN(gemm_ceil)(2 * threads, FN(gemm_max)(1, groups))));
     w->slots = FN(gemm_max)(1, FN(gemm_min)(threads, groups * FN(gemm_ceil)(w->block, FN(gemm_max)(1, w->split))));
-    w->scratch_bytes = (size_t)(w->block * shared_stride + (w->keep ? w->band : w->slots * w->group) * own_stride) * sizeof(real);
+    w->scratch_bytes = (size_t)(w->block * shared_stride + (w->keep ? w->band : w->slots) * own_stride) * sizeof(real);
 }
 
 /* ---- the work of one task ---- */
@@ -429,18 +432,50 @@ INLINE void FN(gemm_pack_panel)(const FN(gemm_job) *w, int is_a, ptrdiff_t panel
     (is_a ? w->pack_a : w->pack_b)(is_a ? w->a : w->b, i0, ni, k0, nk, to, width);
 }
 
+/* What a tile fetches while it computes: a line every step, p and what follows by step. Packing does little but wait for
+ * memory, so the rows of a panel that is packed next are fetched under the arithmetic of this one */
+typedef struct {
+    const real *p;
+    ptrdiff_t step;
+} FN(gemm_ahead);
+
+/* line `line` of the rows of a panel, if they are contiguous in a matrix in memory; else `nothing`, which is in the cache */
+INLINE FN(gemm_ahead) FN(gemm_fetch)(const FN(gemm_job) *w, int is_a, ptrdiff_t panel, ptrdiff_t chunk, ptrdiff_t line, const real *nothing)
+{
+    FN(gemm_ahead) none = {nothing, 0};
+    const FN(gemm_matrix) *x = (const FN(gemm_matrix) *)(is_a ? w->a : w->b);
+    ptrdiff_t width = is_a ? w->mr : GEMM_NR, i = panel * width + line * (64 / (ptrdiff_t)sizeof(real));
+    if ((is_a ? w->pack_a : w->pack_b) != FN(gemm_plain) || x->rs != 1 || x->table || i >= FN(gemm_min)((panel + 1) * width, is_a ? w->m : w->n))
+        return none;
+    FN(gemm_ahead) t = {x->p + i + chunk * w->kc * x->ks, x->ks};
+    return t;
+}
+
+/* where a whole panel of B lies in memory, if its rows are contiguous; else NULL */
+INLINE FN(gemm_strip) FN(gemm_rows)(const FN(gemm_job) *w, ptrdiff_t panel, ptrdiff_t chunk)
+{
+    FN(gemm_strip) s = {NULL, 0, 0};
+    const FN(gemm_matrix) *x = (const FN(gemm_matrix) *)w->b;
+    if (w->direct_b || w->pack_b != FN(gemm_plain) || x->rs != 1 || x->table || (panel + 1) * GEMM_NR > w->n)
+        return s;
+    s.p = x->p + panel * GEMM_NR + chunk * w->kc * x->ks;
+    s.rs = 1;
+    s.ks = x->ks;
+    return s;
+}
+
 /* a tile from two panels */
-INLINE void FN(gemm_cell)(const FN(gemm_job) *w, ptrdiff_t pa, ptrdiff_t pb, ptrdiff_t chunk, FN(gemm_strip) a, FN(gemm_strip) b)
+INLINE void FN(gemm_cell)(const FN(gemm_job) *w, ptrdiff_t pa, ptrdiff_t pb, ptrdiff_t chunk, FN(gemm_strip) a, FN(gemm_strip) b, FN(gemm_ahead) next, real *copy)
 {
     FN(gemm_place) t = FN(gemm_where)(w, pa, pb, chunk);
     ptrdiff_t nk = FN(gemm_min)(w->kc, w->k - chunk * w->kc);
     if (w->store) {
         real c[GEMM_MR * GEMM_NR] __attribute__((aligned(64)));
-        FN(gemm_tiles)[t.ni - 1][t.nj > LANES](nk, a.p, a.rs, a.ks, b.p, b.ks, c, GEMM_NR, 0, NULL, NULL);
+        FN(gemm_tiles)[t.ni - 1][copy ? 2 : t.nj > LANES](nk, a.p, a.rs, a.ks, b.p, b.ks, c, GEMM_NR, 0, NULL, NULL, next.p, next.step, copy);
         FN(gemm_out)(w, &t, c, GEMM_NR);
     } else {
         FN(gemm_piece)(t.ni, t.nj, nk, a.p, a.rs, a.ks, b.p, b.ks, w->c + t.i0 * w->ldc + t.j0, w->ldc, t.add, t.bias_row,
-                       t.bias_col);
+                       t.bias_col, next.p, next.step, copy);
     }
     FN(gemm_finished)(w, &t);
 }
@@ -461,7 +496,7 @@ INLINE void FN(gemm_deep_chunk)(const FN(gemm_job) *w, ptrdiff_t first, ptrdiff_
         for (ptrdiff_t p = 0; p < w->panels_a; p++, c += GEMM_TILE) {
             FN(gemm_place) t = FN(gemm_where)(w, p, q, chunk);
             FN(gemm_strip) x = FN(gemm_find)(w, 1, p, chunk, a + p * w->stride_a), y = FN(gemm_find)(w, 0, q, chunk, b);
-            FN(gemm_tiles)[t.ni - 1][t.nj > LANES](nk, x.p, x.rs, x.ks, y.p, y.ks, c, GEMM_NR, 0, NULL, NULL);
+            FN(gemm_tiles)[t.ni - 1][t.nj > LANES](nk, x.p, x.rs, x.ks, y.p, y.ks, c, GEMM_NR, 0, NULL, NULL, y.p, 0, NULL);
         }
     }
 }
@@ -532,16 +567,26 @@ FUNC void FN(gemm_task)(const FN(gemm_job) *w, ptrdiff_t phase, ptrdiff_t task, 
     ptrdiff_t splits = FN(gemm_ceil)(t.s1 - t.s0, w->split), group = task / splits;
     ptrdiff_t s0 = t.s0 + task % splits * w->split, s1 = FN(gemm_min)(s0 + w->split, t.s1);
     ptrdiff_t p0 = t.p0 + group * w->group, p1 = FN(gemm_min)(p0 + w->group, t.p1);
-    mine += (w->keep ? p0 - t.p0 : slot * w->group) * own_stride;
-    if (!w->keep || t.s0 == 0)
-        for (ptrdiff_t p = p0; p < p1; p++)
-            FN(gemm_pack_panel)(w, !is_a, p, t.chunk, mine + (p - p0) * own_stride);
-    for (ptrdiff_t s = s0; s < s1; s++)
-        for (ptrdiff_t p = p0; p < p1; p++) {
-            FN(gemm_strip) x = FN(gemm_find)(w, is_a, s, t.chunk, packed + (s - t.s0) * shared_stride);
-            FN(gemm_strip) y = FN(gemm_find)(w, !is_a, p, t.chunk, mine + (p - p0) * own_stride);
-            FN(gemm_cell)(w, is_a ? s : p, is_a ? p : s, t.chunk, is_a ? x : y, is_a ? y : x);
+    mine += (w->keep ? p0 - t.p0 : slot) * own_stride;
+    const int pack = !w->keep || t.s0 == 0;
+    for (ptrdiff_t p = p0; p < p1; p++) {
+        real *to = mine + (w->keep ? p - p0 : 0) * own_stride;
+        /* whole rows of B are packed by the first tile that reads them */
+        FN(gemm_strip) source = {NULL, 0, 0};
+        if (pack && is_a && s1 - s0 > 1)
+            source = FN(gemm_rows)(w, p, t.chunk);
+        if (pack && !source.p)
+            FN(gemm_pack_panel)(w, !is_a, p, t.chunk, to);
+        const FN(gemm_strip) own = FN(gemm_find)(w, !is_a, p, t.chunk, to);
+        for (ptrdiff_t s = s0; s < s1; s++) {
+            FN(gemm_ahead) next = {own.p, 0};
+            if (pack && p + 1 < t.p1 && (p + 1 < p1 || w->slots == 1))
+                next = FN(gemm_fetch)(w, !is_a, p + 1, t.chunk, s - s0, own.p);
+            const int first = source.p && s == s0;
+            const FN(gemm_strip) x = FN(gemm_find)(w, is_a, s, t.chunk, packed + (s - t.s0) * shared_stride), y = first ? source : own;
+            FN(gemm_cell)(w, is_a ? s : p, is_a ? p : s, t.chunk, is_a ? x : y, is_a ? y : x, next, first ? to : NULL);
         }
+    }
 }
 
 /* the tasks of a phase that worker `slot` gets hold of */

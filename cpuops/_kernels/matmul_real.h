@@ -36,15 +36,15 @@ INLINE void FN(product_flip)(FN(product) *p)
  * (dot_rows), and columns of A can be read in the same order (dot_columns). */
 #define DOT_K 2048
 #define DOT_ROWS 16
-#define DOT_COLUMNS (8192 / (ptrdiff_t)sizeof(real) / LANES) /* LANES sums for each: 8 KB of the L1 */
+#define DOT_COLUMNS 1024 /* columns a block: the LANES sums of each are at most 64 KB of the L2, a row is a page or two */
 
 #define DOT_EACH(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
 /* the lanes of eight sums at once, lane[u*LANES + l] of a[u] . x[u]: enough of them for the latency of a multiply-add */
-INLINE void FN(dot8)(const real *const *a, const real *const *x, ptrdiff_t n, real *lane)
+INLINE void FN(dot8)(const int one_x, const real *const *a, const real *const *x, ptrdiff_t n, real *lane)
 {
 #define X(u)                            \
     vec s##u = vzero();                 \
-    const real *a##u = a[u], *x##u = x[u];
+    const real *a##u = a[u], *x##u = x[one_x ? 0 : u];
     DOT_EACH(X)
 #undef X
     ptrdiff_t k = 0;
@@ -84,7 +84,10 @@ FUNC void FN(dot_rows)(const real *a, ptrdiff_t rs, const real *x, ptrdiff_t ni,
             pa[v] = a + (at - part * ni) * rs + part * DOT_K;
             px[v] = x + part * DOT_K;
         }
-        FN(dot8)(pa, px, n, lane + u * LANES);
+        if (nq == 1)
+            FN(dot8)(1, pa, px, n, lane + u * LANES);
+        else
+            FN(dot8)(0, pa, px, n, lane + u * LANES);
     }
     for (ptrdiff_t u = 0; u < units; u += LANES) {
         vec t[LANES];
@@ -95,41 +98,46 @@ FUNC void FN(dot_rows)(const real *a, ptrdiff_t rs, const real *x, ptrdiff_t ni,
     }
 }
 
-/* one part of columns [0, nj) that lie side by side, row k of them at a + k*ks: s[j] */
-FUNC void FN(dot_columns)(const real *a, ptrdiff_t ks, const real *x, ptrdiff_t nj, ptrdiff_t n, real *lane, real *s)
+/* `terms` rows of A, `step` apart, times x[0], x[LANES], ..., added to the sums of one lane */
+INLINE void FN(dot_lane)(const int terms, const int first, const int missing, const real *a, ptrdiff_t step, const real *x, real *lane, ptrdiff_t nj)
 {
-    const ptrdiff_t width = FN(gemm_ceil)(nj, LANES) * LANES; /* lane[l*width + j] */
-    for (ptrdiff_t k = 0; k < n; k += LANES) {
-        const real *p = a + k * ks;
-        ptrdiff_t terms = n - k;
-        if (terms >= LANES && nj >= LANES) {
-            vec xs[LANES];
-            for (int l = 0; l < LANES; l++)
-                xs[l] = vset(x[k + l]);
-            for (ptrdiff_t j = 0; j < width; j += LANES) {
-                ptrdiff_t count = nj - j;
-                for (int l = 0; l < LANES; l++) {
-                    __builtin_prefetch(p + (l + LANES) * ks + j); /* no stream that the hardware would see */
-                    vec sum = k ? vload(lane + l * width + j) : vzero();
-                    vec v = count >= LANES ? vload(p + l * ks + j) : vload_n(p + l * ks + j, count);
-                    vstore(lane + l * width + j, vfma(v, xs[l], sum));
-                }
-            }
-        } else {
-            for (ptrdiff_t j = 0; j < width; j += LANES)
-                for (int l = 0; l < LANES; l++) {
-                    ptrdiff_t count = FN(gemm_min)(LANES, nj - j);
-                    vec sum = k ? vload(lane + l * width + j) : vzero();
-                    /* lanes beyond the last term get 0 * 0, as in dot8 */
-                    vec v = l < terms ? vload_n(p + l * ks + j, count) : vzero();
-                    vstore(lane + l * width + j, vfma(v, vset(l < terms ? x[k + l] : 0), sum));
-                }
-        }
+    for (ptrdiff_t j = 0; j < nj; j += LANES) {
+        ptrdiff_t count = nj - j;
+        vec sum = first ? vzero() : vload(lane + j);
+        for (int t = 0; t < terms; t++)
+            sum = vfma(count >= LANES ? vload(a + t * step + j) : vload_n(a + t * step + j, count), vset(x[t * LANES]), sum);
+        if (missing) /* the 0 * 0 that dot8 adds beyond the last term, which makes -0 to 0 */
+            sum = sum + vzero();
+        vstore(lane + j, sum);
     }
+}
+
+/* one part of columns [0, nj) that lie side by side, row k of them at a + k*ks: s[j]. Four rows at a time, all of one lane */
+FUNC void FN(dot_columns)(const real *a, ptrdiff_t ks, const real *x, ptrdiff_t nj, ptrdiff_t n, real *lanes, real *s)
+{
+    const ptrdiff_t width = FN(gemm_ceil)(nj, LANES) * LANES, step = LANES * ks; /* lanes[l*width + j] */
+    for (ptrdiff_t k = 0; k < n; k += 4 * LANES)
+        for (ptrdiff_t l = 0; l < LANES; l++) {
+            const real *p = a + (k + l) * ks, *q = x + k + l;
+            real *lane = lanes + l * width;
+            ptrdiff_t terms = FN(gemm_min)(4, (n - k - l + LANES - 1) / LANES);
+            if (terms == 4 && k)
+                FN(dot_lane)(4, 0, 0, p, step, q, lane, nj);
+            else if (terms == 4)
+                FN(dot_lane)(4, 1, 0, p, step, q, lane, nj);
+            else { /* the rest of K: some lanes have a term less */
+                if (k == 0)
+                    memset(lane, 0, (size_t)width * sizeof(real));
+                for (ptrdiff_t t = 0; t < terms; t++)
+                    FN(dot_lane)(1, 0, 0, p + t * step, step, q + t * LANES, lane, nj);
+                if (n % LANES && l >= n % LANES)
+                    FN(dot_lane)(0, 0, 1, p, step, q, lane, nj);
+            }
+        }
     for (ptrdiff_t j = 0; j < width; j += LANES) {
         vec t[LANES];
         for (int l = 0; l < LANES; l++)
-            t[l] = n ? vload(lane + l * width + j) : vzero();
+            t[l] = n ? vload(lanes + l * width + j) : vzero();
         vstore_n(s + j, FN(dot_lanes)(t), FN(gemm_min)(LANES, nj - j));
     }
 }
@@ -147,14 +155,14 @@ FUNC void FN(dot_gather)(const FN(gemm_matrix) *x, ptrdiff_t i0, ptrdiff_t ni, p
                 to[i * ld + k + j] = p[i * x->rs + j * x->ks];
     }
 }
-/* reals a worker: a part of x, then LANES sums of DOT_COLUMNS columns and their total, or a part of DOT_ROWS rows */
+/* reals a worker: a part of x; then a part of DOT_ROWS rows, or DOT_COLUMNS totals and LANES sums for each */
 #define DOT_SCRATCH ((1 + DOT_ROWS) * DOT_K)
 
 /* parts [q0, q1) of rows [i0, i0 + ni): to s[(q - q0)*step + i - i0], or (s NULL) added up in y */
 INLINE void FN(dot_block)(const FN(product) *p, ptrdiff_t i0, ptrdiff_t ni, ptrdiff_t q0, ptrdiff_t q1, real *scratch, real *s, ptrdiff_t step)
 {
     const int by_rows = p->a.ks == 1 && !p->a.table, by_columns = !by_rows && p->a.rs == 1 && !p->a.table;
-    real local[DOT_COLUMNS > DOT_ROWS ? DOT_COLUMNS : DOT_ROWS];
+    real few[DOT_ROWS], *local = by_columns ? scratch + DOT_K : few;
     for (ptrdiff_t q = q0; q < q1;) {
         ptrdiff_t k0 = q * DOT_K, n = FN(gemm_min)(DOT_K, p->k - k0), nq = 1;
         const real *x = p->b.p + k0;
@@ -167,7 +175,7 @@ INLINE void FN(dot_block)(const FN(product) *p, ptrdiff_t i0, ptrdiff_t ni, ptrd
         if (by_rows) {
             FN(dot_rows)(p->a.p + i0 * p->a.rs + k0, p->a.rs, x, ni, nq, n, local);
         } else if (by_columns) {
-            FN(dot_columns)(p->a.p + i0 + k0 * p->a.ks, p->a.ks, x, ni, n, scratch + DOT_K, local);
+            FN(dot_columns)(p->a.p + i0 + k0 * p->a.ks, p->a.ks, x, ni, n, scratch + DOT_K + DOT_COLUMNS, local);
         } else {
             FN(dot_gather)(&p->a, i0, ni, k0, n, scratch + DOT_K, DOT_K);
             FN(dot_rows)(scratch + DOT_K, DOT_K, x, ni, 1, n, local);
@@ -222,7 +230,7 @@ INLINE void FN(short_tiles)(const FN(product) *p, ptrdiff_t i0, ptrdiff_t i1, pt
 {
     for (ptrdiff_t i = i0; i < i1; i += high)
         FN(gemm_piece)(FN(gemm_min)(high, i1 - i), nj, p->k, p->a.p + i * p->a.rs, p->a.rs, p->a.ks, b, bks,
-                       p->c + i * p->crs + j, p->crs, 0, NULL, p->bias ? p->bias + j : NULL);
+                       p->c + i * p->crs + j, p->crs, 0, NULL, p->bias ? p->bias + j : NULL, b, 0, NULL);
 }
 
 FUNC void FN(product_short)(const FN(product) *p, ptrdiff_t task, ptrdiff_t slot)
@@ -417,7 +425,7 @@ FUNC void FN(product_plan)(FN(product) *p, int num_threads)
             p->phases = 2 * FN(gemm_ceil)(p->parts, p->wave);
             tasks = FN(gemm_ceil)(p->wave, p->cols);
         } else {
-            p->rows = FN(gemm_max)(1, FN(gemm_min)(blocks / (4 * threads), 256 / least)) * least;
+            p->rows = FN(gemm_max)(1, FN(gemm_min)(blocks / (4 * threads), DOT_COLUMNS / least)) * least;
             tasks = FN(gemm_ceil)(p->m, p->rows);
         }
         p->slots = FN(gemm_min)(threads, tasks);
@@ -454,7 +462,8 @@ FUNC void FN(product_plan)(FN(product) *p, int num_threads)
     }
     p->path = PRODUCT_GEMM;
     /* 49 columns fill 64 lanes, but as rows of the transposed product they fill tiles: worth it from an eighth on */
-    if (p->ccs == 1 && FN(product_vectors)(p->n, p->m) * 9 < FN(product_vectors)(p->m, p->n) * 8)
+    if (p->ccs == 1 && (FN(product_vectors)(p->n, p->m) * 9 < FN(product_vectors)(p->m, p->n) * 8 ||
+                        (p->n <= GEMM_NR && p->n <= p->m / 4 && p->a.rs == 1 && p->a.ks != 1))) /* columns of A make good B */
         FN(product_flip)(p);
     FN(gemm_job) w = {.m = p->m, .n = p->n, .k = p->k, .pack_a = FN(gemm_plain), .pack_b = FN(gemm_plain), .a = &p->a, .b = &p->b, .c = p->c, .ldc = p->crs, .bias_col = p->bias};
     if (p->ccs != 1) {

@@ -1,68 +1,10 @@
 /* norm_real.h: normalisation for one scalar type. Included by norm.h only, which has the formulas. */
 
-/* ---- runs: n cells that share a mean. Sums in double, lanes first, in one order for every n */
+/* ---- runs: n cells that share a mean. Sums are of four vectors by pairs, then in double, in one order for every n */
 
-FUNC double FN(sum_of)(const real *x, ptrdiff_t n)
-{
-    wvec a = wset(0), b = a, c = a, d = a;
-    ptrdiff_t i = 0;
-    for (; i + 4 * WLANES <= n; i += 4 * WLANES) {
-        a += wload(x + i);
-        b += wload(x + i + WLANES);
-        c += wload(x + i + 2 * WLANES);
-        d += wload(x + i + 3 * WLANES);
-    }
-    for (; i + WLANES <= n; i += WLANES)
-        a += wload(x + i);
-    double sum = whsum((a + b) + (c + d));
-    for (; i < n; i++)
-        sum += (double)x[i];
-    return sum;
-}
-
-/* sums of x - mean (in float64; in float32 a mean in double needs no correction) and of its square */
-FUNC void FN(deviations_of)(const real *x, ptrdiff_t n, double mean, double *deviations, double *squares)
-{
-    wvec m = wset(mean), s = wset(0), q = s, r = s;
-    ptrdiff_t i = 0;
-    for (; i + 2 * WLANES <= n; i += 2 * WLANES) {
-        wvec d = wload(x + i) - m, e = wload(x + i + WLANES) - m;
-        q += d * d;
-        r += e * e;
-        if (IS_F64)
-            s += d + e;
-    }
-    double sum = whsum(s), square = whsum(q + r);
-    for (; i < n; i++) {
-        double d = (double)x[i] - mean;
-        square += d * d;
-        sum += IS_F64 ? d : 0;
-    }
-    *deviations += sum;
-    *squares += square;
-}
-
-INLINE norm_statistics FN(statistics)(double mean, double correction, double variance, double epsilon)
-{
-    double exact = mean + correction;
-    norm_statistics s;
-    s.hi = IS_F64 ? mean : (double)(real)exact;
-    s.lo = IS_F64 ? correction : (double)(real)(exact - s.hi);
-    s.rstd = 1 / sqrt(variance + epsilon);
-    return s;
-}
-
-/* whether products of deviations and `scale` keep their digits in `real`: far from its ends in float, and so is the mean */
-INLINE int FN(plain)(const norm_statistics *s, double scale)
-{
-    double size = fabs(scale);
-    return IS_F64 || ((size == 0 || (size > 1e-30 && size < 1e30)) && s->rstd > 1e-30 && s->rstd < 1e30 && fabs(s->hi) < 1e37);
-}
-
-#define XHAT(v, s) ((((v) - vset((real)(s)->hi)) - vset((real)(s)->lo)) * vset((real)(s)->rstd))
-#define XHAT_WIDE(v, s) ((((double)(v) - (s)->hi) - (s)->lo) * (s)->rstd)
 INLINE vec FN(load_some)(const real *p, ptrdiff_t n) { return n >= LANES ? vload(p) : vload_n(p, n); }
-INLINE void FN(store_lanes)(real *p, vec v, ptrdiff_t n)
+
+INLINE void FN(store_some)(real *p, vec v, ptrdiff_t n)
 {
     if (n >= LANES)
         vstore(p, v);
@@ -70,84 +12,177 @@ INLINE void FN(store_lanes)(real *p, vec v, ptrdiff_t n)
         vstore_n(p, v, n);
 }
 
-/* out = xhat * gamma + beta, numbers */
+/* lanes n.. are 0 */
+INLINE vec FN(first_lanes)(vec v, ptrdiff_t n) { return n >= LANES ? v : vsel(vlt(viota(), vset((real)n)), v, vzero()); }
+INLINE vec FN(pairs)(vec a, vec b, vec c, vec d) { return (a + b) + (c + d); }
+
+/* sum += x */
+FUNC void FN(add_run)(const real *x, ptrdiff_t n, wsums *sum)
+{
+    wsums s = *sum;
+    ptrdiff_t i = 0;
+    for (; i + 4 * LANES <= n; i += 4 * LANES)
+        wadd(&s, FN(pairs)(vload(x + i), vload(x + i + LANES), vload(x + i + 2 * LANES), vload(x + i + 3 * LANES)));
+    for (; i < n; i += LANES)
+        wadd(&s, FN(load_some)(x + i, n - i));
+    *sum = s;
+}
+
+/* deviations += x - mean, squares += (x - mean)^2 */
+FUNC void FN(add_deviations)(const real *x, ptrdiff_t n, real mean, wsums *deviations, wsums *squares)
+{
+    wsums s = *deviations, q = *squares;
+    vec m = vset(mean);
+    ptrdiff_t i = 0;
+    for (; i + 4 * LANES <= n; i += 4 * LANES) {
+        vec a = vload(x + i) - m, b = vload(x + i + LANES) - m, c = vload(x + i + 2 * LANES) - m, d = vload(x + i + 3 * LANES) - m;
+        wadd(&s, FN(pairs)(a, b, c, d));
+        wadd(&q, FN(pairs)(a * a, b * b, c * c, d * d));
+    }
+    for (; i < n; i += LANES) {
+        vec a = FN(first_lanes)(FN(load_some)(x + i, n - i) - m, n - i);
+        wadd(&s, a);
+        wadd(&q, a * a);
+    }
+    *deviations = s;
+    *squares = q;
+}
+
+/* sums += g gamma, moments += g gamma (x - hi); gamma absent: 1 */
+INLINE void FN(add_products)(const real *x, const real *g, ptrdiff_t n, real hi, const real *gamma, wsums *sums, wsums *moments)
+{
+    wsums s = *sums, q = *moments;
+    vec m = vset(hi);
+    ptrdiff_t i = 0;
+    for (; i + 4 * LANES <= n; i += 4 * LANES) {
+        vec v[4], w[4];
+        for (int k = 0; k < 4; k++) {
+            v[k] = gamma ? vload(g + i + k * LANES) * vload(gamma + i + k * LANES) : vload(g + i + k * LANES);
+            w[k] = v[k] * (vload(x + i + k * LANES) - m);
+        }
+        wadd(&s, FN(pairs)(v[0], v[1], v[2], v[3]));
+        wadd(&q, FN(pairs)(w[0], w[1], w[2], w[3]));
+    }
+    for (; i < n; i += LANES) {
+        vec v = FN(load_some)(g + i, n - i);
+        v = gamma ? v * FN(load_some)(gamma + i, n - i) : v;
+        wadd(&s, v);
+        wadd(&q, FN(first_lanes)(v * (FN(load_some)(x + i, n - i) - m), n - i));
+    }
+    *sums = s;
+    *moments = q;
+}
+
+FUNC void FN(add_products_run)(const real *x, const real *g, ptrdiff_t n, real hi, wsums *sums, wsums *moments)
+{
+    FN(add_products)(x, g, n, hi, 0, sums, moments);
+}
+
+FUNC void FN(add_products_row)(const real *x, const real *g, ptrdiff_t n, real hi, const real *gamma, wsums *sums, wsums *moments)
+{
+    FN(add_products)(x, g, n, hi, gamma, sums, moments);
+}
+
+/* The same in double, for float operands whose sums or squares leave the range of a float. */
+
+FUNC double FN(wide_sum)(const real *x, ptrdiff_t n)
+{
+    double sum = 0;
+    for (ptrdiff_t i = 0; i < n; i++)
+        sum += (double)x[i];
+    return sum;
+}
+
+FUNC void FN(wide_deviations)(const real *x, ptrdiff_t n, double mean, double *deviations, double *squares)
+{
+    for (ptrdiff_t i = 0; i < n; i++) {
+        double d = (double)x[i] - mean;
+        *deviations += d;
+        *squares += d * d;
+    }
+}
+
+FUNC void FN(wide_products)(const real *x, const real *g, ptrdiff_t n, double hi, const real *gamma, double *sums, double *moments)
+{
+    for (ptrdiff_t i = 0; i < n; i++) {
+        double v = (double)g[i] * (gamma ? (double)gamma[i] : 1);
+        *sums += v;
+        *moments += v * ((double)x[i] - hi);
+    }
+}
+
+/* whether a sum of squares that was taken in `real` has kept its digits */
+INLINE int FN(kept)(double squares, double n) { return IS_F64 || (squares < 1e30 * n && squares > 1e-30 * n); }
+
+/* whether products with `scale` do, wherever it is used: far from the ends of a float's range */
+INLINE int FN(plain)(double scale) { return IS_F64 || scale == 0 || (fabs(scale) > 1e-15 && fabs(scale) < 1e15); }
+
+/* mean: as the deviations were taken from, in `real` */
+INLINE norm_statistics FN(statistics)(double mean, double correction, double variance, double epsilon)
+{
+    norm_statistics s;
+    double exact = mean + correction;
+    s.hi = IS_F64 ? mean : (double)(real)exact;
+    s.lo = IS_F64 ? correction : (double)(real)(exact - s.hi);
+    s.rstd = 1 / sqrt(variance + epsilon);
+    return s;
+}
+
+#define XHAT_WIDE(v, s) ((((double)(v) - (s)->hi) - (s)->lo) * (s)->rstd)
+/* sum of g xhat from the sums of g and of g (x - hi) */
+#define MOMENT(s, sum, moment) ((s)->rstd * ((moment) - (s)->lo * (sum)))
+
+/* out = xhat * gamma + beta, numbers. lo is a fraction of hi's last place: it, and only it, may go into the shift */
 FUNC void FN(normalise_run)(const real *x, ptrdiff_t n, const norm_statistics *s, double gamma, double beta, real *out)
 {
-    if (!FN(plain)(s, s->rstd * gamma)) {
+    double a = s->rstd * gamma;
+    if (!(FN(plain)(s->rstd) && FN(plain)(a) && (IS_F64 || fabs(s->hi) < 1e37))) {
         for (ptrdiff_t i = 0; i < n; i++)
             out[i] = (real)(XHAT_WIDE(x[i], s) * gamma + beta);
         return;
     }
-    vec scale = vset((real)(s->rstd * gamma)), shift = vset((real)beta), hi = vset((real)s->hi), lo = vset((real)s->lo);
+    vec scale = vset((real)a), shift = vset((real)(beta - s->lo * a)), hi = vset((real)s->hi);
     for (ptrdiff_t i = 0; i < n; i += LANES)
-        FN(store_lanes)(out + i, vfma((FN(load_some)(x + i, n - i) - hi) - lo, scale, shift), n - i);
+        FN(store_some)(out + i, vfma(FN(load_some)(x + i, n - i) - hi, scale, shift), n - i);
 }
+
+/* xhat of a vector, from hi, rstd and lo * rstd in vectors */
+#define XHAT(v, hi, rstd, lo) vfms((v) - (hi), rstd, lo)
 
 /* the same with vectors, of which beta may be absent */
 FUNC void FN(normalise_row)(const real *x, ptrdiff_t n, const norm_statistics *s, const real *gamma, const real *beta, real *out)
 {
-    if (!FN(plain)(s, 1)) {
+    if (!FN(plain)(s->rstd)) {
         for (ptrdiff_t i = 0; i < n; i++)
             out[i] = (real)(XHAT_WIDE(x[i], s) * (double)gamma[i] + (beta ? (double)beta[i] : 0));
         return;
     }
+    vec hi = vset((real)s->hi), rstd = vset((real)s->rstd), lo = vset((real)(s->lo * s->rstd));
     if (beta)
         for (ptrdiff_t i = 0; i < n; i += LANES) {
-            vec v = XHAT(FN(load_some)(x + i, n - i), s);
-            FN(store_lanes)(out + i, vfma(v, FN(load_some)(gamma + i, n - i), FN(load_some)(beta + i, n - i)), n - i);
+            vec h = XHAT(FN(load_some)(x + i, n - i), hi, rstd, lo);
+            FN(store_some)(out + i, vfma(h, FN(load_some)(gamma + i, n - i), FN(load_some)(beta + i, n - i)), n - i);
         }
     else
         for (ptrdiff_t i = 0; i < n; i += LANES) {
-            vec v = XHAT(FN(load_some)(x + i, n - i), s);
-            FN(store_lanes)(out + i, v * FN(load_some)(gamma + i, n - i), n - i);
+            vec h = XHAT(FN(load_some)(x + i, n - i), hi, rstd, lo);
+            FN(store_some)(out + i, h * FN(load_some)(gamma + i, n - i), n - i);
         }
-}
-
-/* sums of g gamma and of g gamma xhat; gamma absent: 1 */
-INLINE void FN(products)(const real *x, const real *g, ptrdiff_t n, const norm_statistics *s, const real *gamma, double *p, double *q)
-{
-    if (!FN(plain)(s, 1)) {
-        for (ptrdiff_t i = 0; i < n; i++) {
-            double v = (double)g[i] * (gamma ? (double)gamma[i] : 1);
-            *p += v;
-            *q += v * XHAT_WIDE(x[i], s);
-        }
-        return;
-    }
-    wsums sums = {{wset(0)}}, moments = {{wset(0)}};
-    for (ptrdiff_t i = 0; i < n; i += LANES) {
-        vec v = FN(load_some)(g + i, n - i), h = XHAT(FN(load_some)(x + i, n - i), s);
-        if (gamma)
-            v *= FN(load_some)(gamma + i, n - i);
-        wadd(&sums, v);
-        wadd(&moments, v * h);
-    }
-    *p += wtotal(&sums);
-    *q += wtotal(&moments);
-}
-
-FUNC void FN(products_run)(const real *x, const real *g, ptrdiff_t n, const norm_statistics *s, double *p, double *q)
-{
-    FN(products)(x, g, n, s, 0, p, q);
-}
-
-FUNC void FN(products_row)(const real *x, const real *g, ptrdiff_t n, const norm_statistics *s, const real *gamma, double *p, double *q)
-{
-    FN(products)(x, g, n, s, gamma, p, q);
 }
 
 /* out = a g - (b xhat + c) */
 FUNC void FN(differentiate_run)(const real *x, const real *g, ptrdiff_t n, const norm_statistics *s, double a, double b, double c, real *out)
 {
-    if (!FN(plain)(s, a)) {
+    double slope = b * s->rstd;
+    if (!(FN(plain)(s->rstd) && FN(plain)(a) && FN(plain)(slope))) {
         for (ptrdiff_t i = 0; i < n; i++)
             out[i] = (real)(a * (double)g[i] - (b * XHAT_WIDE(x[i], s) + c));
         return;
     }
-    vec va = vset((real)a), vb = vset((real)b), vc = vset((real)c);
+    vec va = vset((real)a), vb = vset((real)slope), vc = vset((real)(c - slope * s->lo)), hi = vset((real)s->hi);
     for (ptrdiff_t i = 0; i < n; i += LANES) {
-        vec h = XHAT(FN(load_some)(x + i, n - i), s);
-        FN(store_lanes)(out + i, vfms(va, FN(load_some)(g + i, n - i), vfma(vb, h, vc)), n - i);
+        vec t = vfma(FN(load_some)(x + i, n - i) - hi, vb, vc);
+        FN(store_some)(out + i, vfms(va, FN(load_some)(g + i, n - i), t), n - i);
     }
 }
 
@@ -158,68 +193,132 @@ FUNC void FN(scale_run)(const real *g, ptrdiff_t n, double a, real *out)
         out[i] = (real)((double)g[i] * a);
 }
 
-/* out = rstd g gamma - (b xhat + c); gamma_sum += g xhat, beta_sum += g. Either may be left out */
-INLINE void FN(differentiate)(const real *x, const real *g, ptrdiff_t n, const norm_statistics *s, const real *gamma, double b, double c,
-                              real *out, double *gamma_sum, double *beta_sum)
+/* a row of the gradient: out = rstd g gamma - (b xhat + c) */
+typedef struct {
+    const real *x, *g;
+    real *out;
+    norm_statistics s;
+    double b, c;
+} FN(back_row);
+
+INLINE int FN(plain_row)(const FN(back_row) *r) { return FN(plain)(r->s.rstd) && FN(plain)(r->b * r->s.rstd); }
+
+/* one row or four: out, and gamma_sum += g xhat, beta_sum += g of the columns. Either may be left out */
+INLINE void FN(differentiate)(const FN(back_row) *r, int rows, ptrdiff_t n, const real *gamma, int outs, double *gamma_sum, double *beta_sum)
 {
-    ptrdiff_t i = 0;
-    vec va = vset((real)s->rstd), vb = vset((real)b), vc = vset((real)c);
-    for (; FN(plain)(s, 1) && i < n; i += LANES) {
-        vec h = XHAT(FN(load_some)(x + i, n - i), s), v = FN(load_some)(g + i, n - i);
-        if (out)
-            FN(store_lanes)(out + i, vfms(va, v * FN(load_some)(gamma + i, n - i), vfma(vb, h, vc)), n - i);
-        if (gamma_sum && i + LANES <= n) {
-            wsums m = FN(wsplit)(v * h), t = FN(wsplit)(v);
+    vec hi[4], rstd[4], lo[4], slope[4], shift[4];
+    for (int k = 0; k < rows; k++) {
+        double b = r[k].b * r[k].s.rstd;
+        hi[k] = vset((real)r[k].s.hi);
+        rstd[k] = vset((real)r[k].s.rstd);
+        lo[k] = vset((real)(r[k].s.lo * r[k].s.rstd));
+        slope[k] = vset((real)b);
+        shift[k] = vset((real)(r[k].c - b * r[k].s.lo));
+    }
+    for (ptrdiff_t i = 0; i < n; i += LANES) {
+        vec weight = outs ? FN(load_some)(gamma + i, n - i) : vzero(), v[4], w[4];
+        for (int k = 0; k < rows; k++) {
+            vec d = FN(load_some)(r[k].x + i, n - i) - hi[k];
+            v[k] = FN(load_some)(r[k].g + i, n - i);
+            if (outs)
+                FN(store_some)(r[k].out + i, vfms(rstd[k], v[k] * weight, vfma(d, slope[k], shift[k])), n - i);
+            w[k] = v[k] * vfms(d, rstd[k], lo[k]);
+        }
+        if (!gamma_sum)
+            continue;
+        vec t = rows == 4 ? FN(pairs)(v[0], v[1], v[2], v[3]) : v[0], m = rows == 4 ? FN(pairs)(w[0], w[1], w[2], w[3]) : w[0];
+        if (i + LANES <= n) {
+            wsums tw = FN(wsplit)(t), mw = FN(wsplit)(m);
             for (int k = 0; k < (IS_F64 ? 1 : 2); k++) {
                 double *ms = gamma_sum + i + k * WLANES, *ts = beta_sum + i + k * WLANES;
-                vstore_f64(ms, vload_f64(ms) + m.v[k]);
-                vstore_f64(ts, vload_f64(ts) + t.v[k]);
+                vstore_f64(ms, vload_f64(ms) + mw.v[k]);
+                vstore_f64(ts, vload_f64(ts) + tw.v[k]);
             }
-        } else if (gamma_sum) {
-            real m[LANES], t[LANES];
-            vstore(m, v * h);
-            vstore(t, v);
+        } else {
+            real some[2 * LANES];
+            vstore(some, m);
+            vstore(some + LANES, t);
             for (ptrdiff_t k = 0; k < n - i; k++) {
-                gamma_sum[i + k] += (double)m[k];
-                beta_sum[i + k] += (double)t[k];
+                gamma_sum[i + k] += (double)some[k];
+                beta_sum[i + k] += (double)some[LANES + k];
             }
         }
     }
-    for (; i < n; i++) {
-        double h = XHAT_WIDE(x[i], s);
-        if (out)
-            out[i] = (real)(s->rstd * (double)g[i] * (double)gamma[i] - (b * h + c));
+}
+
+FUNC void FN(differentiate_four)(const FN(back_row) *r, ptrdiff_t n, const real *gamma, double *gamma_sum, double *beta_sum)
+{
+    FN(differentiate)(r, 4, n, gamma, 1, gamma_sum, beta_sum);
+}
+
+FUNC void FN(differentiate_one)(const FN(back_row) *r, ptrdiff_t n, const real *gamma, double *gamma_sum, double *beta_sum)
+{
+    if (FN(plain_row)(r)) {
+        FN(differentiate)(r, 1, n, gamma, 1, gamma_sum, beta_sum);
+        return;
+    }
+    for (ptrdiff_t i = 0; i < n; i++) {
+        double h = XHAT_WIDE(r->x[i], &r->s);
+        r->out[i] = (real)(r->s.rstd * (double)r->g[i] * (double)gamma[i] - (r->b * h + r->c));
         if (gamma_sum) {
-            gamma_sum[i] += (double)g[i] * h;
-            beta_sum[i] += (double)g[i];
+            gamma_sum[i] += (double)r->g[i] * h;
+            beta_sum[i] += (double)r->g[i];
         }
     }
 }
 
-FUNC void FN(differentiate_row)(const real *x, const real *g, ptrdiff_t n, const norm_statistics *s, const real *gamma, double b, double c,
-                                real *out, double *gamma_sum, double *beta_sum)
+/* the columns' sums alone */
+FUNC void FN(parameter_sums)(const FN(back_row) *r, ptrdiff_t n, double *gamma_sum, double *beta_sum)
 {
-    FN(differentiate)(x, g, n, s, gamma, b, c, out, gamma_sum, beta_sum);
-}
-
-FUNC void FN(differentiate_long_row)(const real *x, const real *g, ptrdiff_t n, const norm_statistics *s, const real *gamma, double b, double c, real *out)
-{
-    FN(differentiate)(x, g, n, s, gamma, b, c, out, 0, 0);
-}
-
-FUNC void FN(parameter_sums)(const real *x, const real *g, ptrdiff_t n, const norm_statistics *s, double *gamma_sum, double *beta_sum)
-{
-    FN(differentiate)(x, g, n, s, 0, 0, 0, 0, gamma_sum, beta_sum);
+    if (FN(plain)(r->s.rstd)) {
+        FN(differentiate)(r, 1, n, 0, 0, gamma_sum, beta_sum);
+        return;
+    }
+    for (ptrdiff_t i = 0; i < n; i++) {
+        gamma_sum[i] += (double)r->g[i] * XHAT_WIDE(r->x[i], &r->s);
+        beta_sum[i] += (double)r->g[i];
+    }
 }
 
 /* ---- rows: layer, RMS, group and instance normalisation */
 
 static norm_statistics FN(row_statistics)(const norm_plan *p, const real *x, ptrdiff_t n)
 {
-    double mean = p->centre ? FN(sum_of)(x, n) / (double)n : 0, deviations = 0, squares = 0, correction;
-    FN(deviations_of)(x, n, mean, &deviations, &squares);
-    double variance = variance_of(p->centre ? deviations : 0, squares, (double)n, &correction);
+    wsums sum = {{wset(0)}}, none = sum, squares = sum;
+    double mean = 0, size = (double)n, deviation, square, correction;
+    if (p->centre) {
+        FN(add_run)(x, n, &sum);
+        double total = wtotal(&sum);
+        if (!IS_F64 && !isfinite(total))
+            total = FN(wide_sum)(x, n);
+        mean = (double)(real)(total / size);
+    }
+    FN(add_deviations)(x, n, (real)mean, &none, &squares);
+    deviation = wtotal(&none);
+    square = wtotal(&squares);
+    if (!FN(kept)(square, size)) {
+        deviation = square = 0;
+        FN(wide_deviations)(x, n, mean, &deviation, &square);
+    }
+    double variance = variance_of(p->centre ? deviation : 0, square, size, &correction);
     return FN(statistics)(mean, correction, variance, p->epsilon);
+}
+
+/* sums of g gamma and of g gamma xhat of n cells */
+static void FN(run_products)(const real *x, const real *g, ptrdiff_t n, const norm_statistics *s, const real *gamma, double *sum, double *moment)
+{
+    wsums sums = {{wset(0)}}, moments = sums;
+    if (gamma)
+        FN(add_products_row)(x, g, n, (real)s->hi, gamma, &sums, &moments);
+    else
+        FN(add_products_run)(x, g, n, (real)s->hi, &sums, &moments);
+    *sum = wtotal(&sums);
+    *moment = wtotal(&moments);
+    if (!IS_F64 && !(FN(plain)(s->rstd) && isfinite(*moment))) {
+        *sum = *moment = 0;
+        FN(wide_products)(x, g, n, s->hi, gamma, sum, moment);
+    }
+    *moment = MOMENT(s, *sum, *moment);
 }
 
 INLINE double FN(value_or)(const void *values, ptrdiff_t i, double otherwise)
@@ -287,6 +386,15 @@ static void FN(rows_forward)(const norm_plan *p, ptrdiff_t unit)
     }
 }
 
+static void FN(add_doubles)(const double *from, ptrdiff_t n, double *to)
+{
+    ptrdiff_t i = 0;
+    for (; i + WLANES <= n; i += WLANES)
+        vstore_f64(to + i, vload_f64(to + i) + vload_f64(from + i));
+    for (; i < n; i++)
+        to[i] += from[i];
+}
+
 /* doubles between the partial sums of two blocks of the batch: whole vectors may be added behind the last */
 INLINE ptrdiff_t FN(sums_step)(const norm_plan *p) { return p->groups * p->channels + LANES_f32; }
 
@@ -301,6 +409,8 @@ static void FN(rows_backward_cut)(norm_plan *p)
     p->columnwise = p->run == 1 && p->gamma && n > LONG_ROW;
     ptrdiff_t step = all + LANES_f32, most = p->columnwise ? p->batch : smaller(MOST_PARTS, PARTIAL_SUMS / (2 * step));
     cut_parts(p, p->batch, BLOCK_CELLS / larger(p->groups * n, 1), most);
+    p->part = (p->part + 3) / 4 * 4; /* rows are differentiated four at a time */
+    p->parts = blocks_for(p->batch, p->part);
     /* sums of each part, or statistics of each row; sums of each channel of the row at hand; spread parameters */
     p->sums = (p->columnwise ? 3 * p->batch * p->groups : 2 * p->parts * step);
     p->bytes = sizeof(double) * (size_t)(p->sums + 2 * p->parts * p->groups * p->channels + cells);
@@ -322,13 +432,15 @@ static int FN(rows_backward_stage)(norm_plan *p)
         p->units = blocks_for(all, COLUMNS);
         return p->stage == 2;
     }
+    /* the parts' sums onto those of the first, in their order */
+    for (ptrdiff_t b = 1; b < p->parts; b++)
+        FN(add_doubles)(p->memory + 2 * b * step, 2 * step, p->memory);
     for (ptrdiff_t c = 0; c < all; c += p->spread) {
         double gamma = 0, beta = 0;
-        for (ptrdiff_t b = 0; b < p->parts; b++)
-            for (ptrdiff_t i = 0; i < p->spread; i++) {
-                gamma += p->memory[2 * b * step + c + i];
-                beta += p->memory[(2 * b + 1) * step + c + i];
-            }
+        for (ptrdiff_t i = c; p->parts && i < c + p->spread; i++) {
+            gamma += p->memory[i];
+            beta += p->memory[step + i];
+        }
         ((real *)p->gamma_grad)[c / p->spread] = (real)gamma;
         if (p->beta_grad)
             ((real *)p->beta_grad)[c / p->spread] = (real)beta;
@@ -336,61 +448,92 @@ static int FN(rows_backward_stage)(norm_plan *p)
     return 0;
 }
 
-/* stage 0, unit: a block of batches of one group; stage 1, unit: columns whose parameter gradients are summed over all rows */
+/* one row with a vector gamma, up to its gradient: sums, and b and c */
+static FN(back_row) FN(back_row_of)(const norm_plan *p, ptrdiff_t r, const real *gamma)
+{
+    ptrdiff_t n = p->channels;
+    FN(back_row) row = {(const real *)p->x + r * n, (const real *)p->g + r * n, (real *)p->out + r * n, {0, 0, 0}, 0, 0};
+    double sum, moment;
+    row.s = FN(row_statistics)(p, row.x, n);
+    FN(run_products)(row.x, row.g, n, &row.s, gamma, &sum, &moment);
+    row.b = row.s.rstd * (moment / (double)n);
+    row.c = p->centre ? row.s.rstd * (sum / (double)n) : 0;
+    return row;
+}
+
+/* one row with a number gamma for each run: to out, and its channels' sums */
+static void FN(back_row_of_runs)(const norm_plan *p, ptrdiff_t r, const real *gamma, double *sums, double *gamma_sum, double *beta_sum)
+{
+    ptrdiff_t run = p->run, n = p->channels * run;
+    const real *x = (const real *)p->x + r * n, *g = (const real *)p->g + r * n;
+    norm_statistics s = FN(row_statistics)(p, x, n);
+    double sum = 0, moment = 0;
+    for (ptrdiff_t c = 0; c < p->channels; c++) {
+        double weight = FN(value_or)(gamma, c, 1), *q = sums + 2 * c;
+        FN(run_products)(x + c * run, g + c * run, run, &s, 0, q, q + 1);
+        beta_sum[c] += q[0];
+        gamma_sum[c] += q[1];
+        sum += weight * q[0];
+        moment += weight * q[1];
+    }
+    double b = s.rstd * (moment / (double)n), d = p->centre ? s.rstd * (sum / (double)n) : 0;
+    for (ptrdiff_t c = 0; c < p->channels; c++)
+        FN(differentiate_run)(x + c * run, g + c * run, run, &s, s.rstd * FN(value_or)(gamma, c, 1), b, d, (real *)p->out + r * n + c * run);
+}
+
+/* parameter gradients of some columns, over all rows; `kept`: each row's statistics */
+static void FN(back_columns)(const norm_plan *p, ptrdiff_t unit, const norm_statistics *kept)
+{
+    double gamma[COLUMNS] = {0}, beta[COLUMNS] = {0};
+    ptrdiff_t n = p->channels, first = unit * COLUMNS, last = smaller(first + COLUMNS, p->groups * n);
+    for (ptrdiff_t r = 0; r < p->batch * p->groups; r++) {
+        /* columns of this row's group that lie in first..last-1 */
+        ptrdiff_t c0 = r % p->groups * n, lo = larger(first, c0), hi = smaller(last, c0 + n), at = r * n + lo - c0;
+        FN(back_row) row = {(const real *)p->x + at, (const real *)p->g + at, 0, kept[r], 0, 0};
+        if (lo < hi)
+            FN(parameter_sums)(&row, hi - lo, gamma + lo - first, beta + lo - first);
+    }
+    for (ptrdiff_t c = first; c < last; c++) {
+        ((real *)p->gamma_grad)[c] = (real)gamma[c - first];
+        if (p->beta_grad)
+            ((real *)p->beta_grad)[c] = (real)beta[c - first];
+    }
+}
+
+/* stage 1, unit: a block of batches of one group; stage 2, unit: columns */
 static void FN(rows_backward)(const norm_plan *p, ptrdiff_t unit)
 {
-    ptrdiff_t n = p->channels * p->run, all = p->groups * p->channels, step = FN(sums_step)(p);
     norm_statistics *kept = (norm_statistics *)p->memory;
     if (p->stage == 2) {
-        double gamma[COLUMNS], beta[COLUMNS];
-        ptrdiff_t first = unit * COLUMNS, last = smaller(first + COLUMNS, all);
-        for (ptrdiff_t c = first; c < last; c++)
-            gamma[c - first] = beta[c - first] = 0;
-        for (ptrdiff_t r = 0; r < p->batch * p->groups; r++) {
-            /* columns of this row's group that lie in first..last-1 */
-            ptrdiff_t c0 = r % p->groups * n, lo = larger(first, c0), hi = smaller(last, c0 + n), at = r * n + lo - c0;
-            if (lo < hi)
-                FN(parameter_sums)((const real *)p->x + at, (const real *)p->g + at, hi - lo, kept + r, gamma + lo - first, beta + lo - first);
-        }
-        for (ptrdiff_t c = first; c < last; c++) {
-            ((real *)p->gamma_grad)[c] = (real)gamma[c - first];
-            if (p->beta_grad)
-                ((real *)p->beta_grad)[c] = (real)beta[c - first];
-        }
+        FN(back_columns)(p, unit, kept);
         return;
     }
-    ptrdiff_t part = unit / p->groups, group = unit % p->groups, c0 = group * p->channels;
+    ptrdiff_t part = unit / p->groups, group = unit % p->groups, c0 = group * p->channels, step = FN(sums_step)(p);
     double *gamma_sum = p->memory + 2 * part * step + c0, *beta_sum = gamma_sum + step;
-    for (ptrdiff_t b = part * p->part; b < smaller((part + 1) * p->part, p->batch); b++) {
+    const real *gamma = p->gamma ? (const real *)p->gamma + c0 : 0;
+    ptrdiff_t b = part * p->part, last = smaller(b + p->part, p->batch);
+    FN(back_row) rows[4];
+    for (; p->run == 1 && gamma && !p->columnwise && b + 4 <= last; b += 4) {
+        int plain = 1;
+        for (int k = 0; k < 4; k++) {
+            rows[k] = FN(back_row_of)(p, (b + k) * p->groups + group, gamma);
+            plain &= FN(plain_row)(rows + k);
+        }
+        if (plain)
+            FN(differentiate_four)(rows, p->channels, gamma, gamma_sum, beta_sum);
+        for (int k = 0; k < 4 && !plain; k++)
+            FN(differentiate_one)(rows + k, p->channels, gamma, gamma_sum, beta_sum);
+    }
+    for (; b < last; b++) {
         ptrdiff_t r = b * p->groups + group;
-        const real *x = (const real *)p->x + r * n, *g = (const real *)p->g + r * n, *gamma = (const real *)p->gamma;
-        real *out = (real *)p->out + r * n;
-        norm_statistics s = FN(row_statistics)(p, x, n);
-        double s1 = 0, s2 = 0;
-        if (p->run == 1 && gamma) {
-            FN(products_row)(x, g, n, &s, gamma + c0, &s1, &s2);
-            double rows = s.rstd / (double)n;
-            if (p->columnwise) {
-                kept[r] = s;
-                FN(differentiate_long_row)(x, g, n, &s, gamma + c0, rows * s2, p->centre ? rows * s1 : 0, out);
-            } else
-                FN(differentiate_row)(x, g, n, &s, gamma + c0, rows * s2, p->centre ? rows * s1 : 0, out, gamma_sum, beta_sum);
+        if (p->run > 1 || !gamma) {
+            FN(back_row_of_runs)(p, r, gamma, p->memory + p->sums + 2 * unit * p->channels, gamma_sum, beta_sum);
             continue;
         }
-        double *sums = p->memory + p->sums + 2 * unit * p->channels; /* of each channel: g, g xhat */
-        for (ptrdiff_t c = 0; c < p->channels; c++) {
-            double weight = FN(value_or)(gamma, c0 + c, 1), *q = sums + 2 * c;
-            q[0] = q[1] = 0;
-            FN(products_run)(x + c * p->run, g + c * p->run, p->run, &s, q, q + 1);
-            beta_sum[c] += q[0];
-            gamma_sum[c] += q[1];
-            s1 += weight * q[0];
-            s2 += weight * q[1];
-        }
-        double rows = s.rstd / (double)n;
-        for (ptrdiff_t c = 0; c < p->channels; c++)
-            FN(differentiate_run)(x + c * p->run, g + c * p->run, p->run, &s, s.rstd * FN(value_or)(gamma, c0 + c, 1), rows * s2,
-                                  p->centre ? rows * s1 : 0, out + c * p->run);
+        rows[0] = FN(back_row_of)(p, r, gamma);
+        if (p->columnwise)
+            kept[r] = rows[0].s;
+        FN(differentiate_one)(rows, p->channels, gamma, p->columnwise ? 0 : gamma_sum, beta_sum);
     }
 }
 
@@ -424,24 +567,55 @@ INLINE ptrdiff_t FN(part_end)(const norm_plan *p, ptrdiff_t part) { return small
 
 static double FN(part_sum)(const norm_plan *p, ptrdiff_t c, ptrdiff_t part)
 {
-    double sum = 0;
+    const real *x = (const real *)p->x;
+    wsums sums = {{wset(0)}};
+    {
+        FOR_PIECES(q, c, part)
+            FN(add_run)(x + q.at, q.n, &sums);
+    }
+    double sum = wtotal(&sums);
+    if (IS_F64 || isfinite(sum))
+        return sum;
+    sum = 0;
     FOR_PIECES(q, c, part)
-        sum += FN(sum_of)((const real *)p->x + q.at, q.n);
+        sum += FN(wide_sum)(x + q.at, q.n);
     return sum;
 }
 
 static void FN(part_deviations)(const norm_plan *p, ptrdiff_t c, ptrdiff_t part, double mean, double *sums)
 {
+    const real *x = (const real *)p->x;
+    wsums deviations = {{wset(0)}}, squares = deviations;
+    {
+        FOR_PIECES(q, c, part)
+            FN(add_deviations)(x + q.at, q.n, (real)mean, &deviations, &squares);
+    }
+    sums[0] = wtotal(&deviations);
+    sums[1] = wtotal(&squares);
+    if (FN(kept)(sums[1], (double)(FN(part_end)(p, part) - part * p->part)))
+        return;
     sums[0] = sums[1] = 0;
     FOR_PIECES(q, c, part)
-        FN(deviations_of)((const real *)p->x + q.at, q.n, mean, sums, sums + 1);
+        FN(wide_deviations)(x + q.at, q.n, mean, sums, sums + 1);
 }
 
+/* sums of g and of g xhat */
 static void FN(part_products)(const norm_plan *p, ptrdiff_t c, ptrdiff_t part, const norm_statistics *s, double *sums)
 {
-    sums[0] = sums[1] = 0;
-    FOR_PIECES(q, c, part)
-        FN(products_run)((const real *)p->x + q.at, (const real *)p->g + q.at, q.n, s, sums, sums + 1);
+    const real *x = (const real *)p->x, *g = (const real *)p->g;
+    wsums sum = {{wset(0)}}, moment = sum;
+    {
+        FOR_PIECES(q, c, part)
+            FN(add_products_run)(x + q.at, g + q.at, q.n, (real)s->hi, &sum, &moment);
+    }
+    sums[0] = wtotal(&sum);
+    sums[1] = wtotal(&moment);
+    if (!IS_F64 && !(FN(plain)(s->rstd) && isfinite(sums[1]))) {
+        sums[0] = sums[1] = 0;
+        FOR_PIECES(q, c, part)
+            FN(wide_products)(x + q.at, g + q.at, q.n, s->hi, 0, sums, sums + 1);
+    }
+    sums[1] = MOMENT(s, sums[0], sums[1]);
 }
 
 static void FN(part_normalise)(const norm_plan *p, ptrdiff_t c, ptrdiff_t part, const norm_statistics *s)
@@ -519,7 +693,7 @@ static int FN(channels_forward_stage)(norm_plan *p)
     for (ptrdiff_t c = 0; p->cut && c < p->channels; c++) {
         double *sums = p->memory + c * p->parts, *deviations = p->memory + p->channels * p->parts + 2 * c * p->parts;
         if (p->stage == 2)
-            shared[c].hi = FN(joined)(p, sums, 1) / (double)(p->batch * p->run);
+            shared[c].hi = (double)(real)(FN(joined)(p, sums, 1) / (double)(p->batch * p->run));
         if (p->stage == 3)
             shared[c] = FN(found_statistics)(p, c, shared[c].hi, FN(joined)(p, deviations, 2), FN(joined)(p, deviations + 1, 2));
     }
@@ -538,7 +712,7 @@ static void FN(channels_forward)(const norm_plan *p, ptrdiff_t unit)
         double mean = 0, sums[2], deviations = 0, squares = 0;
         for (part = 0; part < p->parts; part++)
             mean += FN(part_sum)(p, c, part);
-        mean /= (double)(p->batch * p->run);
+        mean = (double)(real)(mean / (double)(p->batch * p->run));
         for (part = 0; part < p->parts; part++) {
             FN(part_deviations)(p, c, part, mean, sums);
             deviations += sums[0];
@@ -709,7 +883,7 @@ FUNC void FN(column_deviations)(const norm_plan *p, const FN(columns) *k, FN(til
 static int FN(plain_tile)(const norm_plan *p, const FN(columns) *k, FN(tile) t)
 {
     for (ptrdiff_t c = t.lo / p->run; c <= (t.hi - 1) / p->run; c++)
-        if (!FN(plain)(k->channel + c, k->abc[3 * c]))
+        if (!(FN(plain)(k->channel[c].rstd) && FN(plain)(k->abc[3 * c]) && (IS_F64 || fabs(k->channel[c].hi) < 1e37)))
             return 0;
     return 1;
 }
@@ -751,7 +925,7 @@ FUNC void FN(column_normalise)(const norm_plan *p, const FN(columns) *k, FN(tile
         for (; plain && i < t.hi; i += LANES) {
             ptrdiff_t m = t.hi - i;
             vec h = COLUMN_XHAT(FN(load_some)(x + i, m), i, m);
-            FN(store_lanes)(out + i, vfma(h, FN(load_some)(k->a + i, m), FN(load_some)(k->b + i, m)), m);
+            FN(store_some)(out + i, vfma(h, FN(load_some)(k->a + i, m), FN(load_some)(k->b + i, m)), m);
         }
         for (; i < t.hi; i++) {
             const double *abc = k->abc + 3 * (i / p->run);
@@ -767,11 +941,15 @@ FUNC void FN(column_differentiate)(const norm_plan *p, const FN(columns) *k, FN(
         const real *x = (const real *)p->x + r * t.n, *g = (const real *)p->g + r * t.n;
         real *out = (real *)p->out + r * t.n;
         ptrdiff_t i = t.lo;
-        for (; plain && p->train && i < t.hi; i += LANES) {
+        for (; plain && !p->train && i < t.hi; i += LANES) {
+            ptrdiff_t m = t.hi - i;
+            FN(store_some)(out + i, FN(load_some)(k->a + i, m) * FN(load_some)(g + i, m), m);
+        }
+        for (; plain && i < t.hi; i += LANES) {
             ptrdiff_t m = t.hi - i;
             vec h = COLUMN_XHAT(FN(load_some)(x + i, m), i, m);
             vec shift = vfma(FN(load_some)(k->b + i, m), h, FN(load_some)(k->c + i, m));
-            FN(store_lanes)(out + i, vfms(FN(load_some)(k->a + i, m), FN(load_some)(g + i, m), shift), m);
+            FN(store_some)(out + i, vfms(FN(load_some)(k->a + i, m), FN(load_some)(g + i, m), shift), m);
         }
         for (; i < t.hi; i++) {
             const double *abc = k->abc + 3 * (i / p->run);

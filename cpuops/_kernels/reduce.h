@@ -90,7 +90,6 @@ INLINE double log_one(double x) { return vlog_f64(vset_f64(x))[0]; }
 #define extreme_run FN(extreme_run)
 #define find_run FN(find_run)
 #define sum_exp_run FN(sum_exp_run)
-#define add_wide FN(add_wide)
 #define logsumexp_run FN(logsumexp_run)
 #define REAL_MAX FN(REAL_MAX)
 #define REAL_MAX_f32 FLT_MAX

@@ -87,16 +87,6 @@ FUNC ptrdiff_t find_run(const real *x, ptrdiff_t n, real m)
     return i;
 }
 
-/* the cells of a vector, each into its double */
-INLINE void add_wide(double *s, vec e)
-{
-#if IS_F64
-    vstore(s, vload(s) + e);
-#else
-    vstore_f64(s, vload_f64(s) + vwiden_lo(e));
-    vstore_f64(s + LANES_f64, vload_f64(s + LANES_f64) + vwiden_hi(e));
-#endif
-}
 INLINE wvec FN(wide_sum)(vec e)
 {
 #if IS_F64
@@ -109,17 +99,22 @@ INLINE wvec FN(wide_sum)(vec e)
 /* sum of exp(x - m); with `out`, the exponentials are kept there */
 INLINE double FN(sum_exp_of)(const real *x, ptrdiff_t n, real m, real *out)
 {
-    wvec a = wset(0), b = a;
+    wvec a = wset(0);
     const vec shift = vset(m);
     ptrdiff_t i = 0;
-    for (; i + 2 * LANES <= n; i += 2 * LANES) {
-        vec p = vexp(vload(x + i) - shift), q = vexp(vload(x + i + LANES) - shift);
-        if (out) {
-            vstore(out + i, p);
-            vstore(out + i + LANES, q);
+    while (i + 2 * LANES <= n) {
+        /* short sums that join a long one: their roundings do not add up */
+        wvec b = wset(0), c = b;
+        for (ptrdiff_t end = least(n - 2 * LANES, i + 64 * LANES); i <= end; i += 2 * LANES) {
+            vec p = vexp(vload(x + i) - shift), q = vexp(vload(x + i + LANES) - shift);
+            if (out) {
+                vstore(out + i, p);
+                vstore(out + i + LANES, q);
+            }
+            b += FN(wide_sum)(p);
+            c += FN(wide_sum)(q);
         }
-        a += FN(wide_sum)(p);
-        b += FN(wide_sum)(q);
+        a += b + c;
     }
     for (; i < n; i += LANES) {
         ptrdiff_t k = least(n - i, LANES);
@@ -130,7 +125,7 @@ INLINE double FN(sum_exp_of)(const real *x, ptrdiff_t n, real m, real *out)
             vstore_n(out + i, p, k);
         a += FN(wide_sum)(vload(t));
     }
-    return whsum(a + b);
+    return whsum(a);
 }
 FUNC double sum_exp_run(const real *x, ptrdiff_t n, real m) { return FN(sum_exp_of)(x, n, m, NULL); }
 FUNC double FN(exp_run)(const real *x, ptrdiff_t n, real m, real *out) { return FN(sum_exp_of)(x, n, m, out); }
@@ -294,16 +289,22 @@ INLINE void FN(exp_tile)(const real *m, double *sum, const real *x, ptrdiff_t ro
         const vec shift = vload_n(m + c, k);
         double s[LANES] __attribute__((aligned(64))) = {0};
         wvec lo = wset(0), hi = lo;
-        for (ptrdiff_t r = 0; r < rows; r++) {
-            vec e = vexp(vload_n(x + r * step + c, k) - shift);
-            if (out)
-                vstore_n(out + r * step + c, e, k);
+        for (ptrdiff_t r = 0; r < rows;) {
+            /* short sums that join a long one: their roundings do not add up */
+            wvec a = wset(0), b = a;
+            for (ptrdiff_t end = least(rows, r + 32); r < end; r++) {
+                vec e = vexp(vload_n(x + r * step + c, k) - shift);
+                if (out)
+                    vstore_n(out + r * step + c, e, k);
 #if IS_F64
-            lo += e;
+                a += e;
 #else
-            lo += vwiden_lo(e);
-            hi += vwiden_hi(e);
+                a += vwiden_lo(e);
+                b += vwiden_hi(e);
 #endif
+            }
+            lo += a;
+            hi += b;
         }
         vstore_f64(s, lo);
         if (!IS_F64)

@@ -38,7 +38,7 @@ FUNC void softmax_cut(Softmax *q, ptrdiff_t outer, ptrdiff_t n, ptrdiff_t inner)
     p->kept_dims[0] = outer;
     p->kept_steps[0] = n * inner;
     reduction_cut(p);
-    if (n <= REDUCE_SHORT && inner <= REDUCE_FOLD / 2)
+    if (n <= REDUCE_SHORT && inner <= REDUCE_FOLD / 2 && n * inner <= REDUCE_BESIDE / 2)
         q->kind = SOFTMAX_SHORT;
     else if (inner == 1 && n <= SOFTMAX_LONGEST)
         q->kind = SOFTMAX_ROWS;

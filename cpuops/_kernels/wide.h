@@ -20,7 +20,6 @@
 #define wvec vec_f64
 #define WLANES LANES_f64
 #define wset vset_f64
-#define whsum vhsum_f64
 #define wload FN(wload)
 #define wstore FN(wstore)
 #define wload_n FN(wload_n)
@@ -38,6 +37,21 @@
 #define ivsel FN(ivsel)
 #define vdeal FN(vdeal)
 #define vzip FN(vzip)
+
+/* vhsum_f64 in registers: the same order, the same bits */
+INLINE double whsum(wvec v)
+{
+#if SIMD_BYTES == 64
+    v += __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3);
+    v += __builtin_shufflevector(v, v, 2, 3, 0, 1, 6, 7, 4, 5);
+    return v[0] + v[1];
+#elif SIMD_BYTES == 32
+    v += __builtin_shufflevector(v, v, 2, 3, 0, 1);
+    return v[0] + v[1];
+#else
+    return v[0] + v[1];
+#endif
+}
 
 typedef int32_t inum_f32;
 typedef int64_t inum_f64;

@@ -410,6 +410,11 @@ class ActivationGradients:
         -------
         ndarray [...]
             The gradient to x.
+
+        Raises
+        ------
+        ArgumentError, ShapeError, DTypeError
+            `negative_slope` is no finite number, the operands differ in shape or dtype, or `out` does not fit.
         """
         op = "leaky_relu_backward"
         p = _check.number(op, "negative_slope", negative_slope)
@@ -431,6 +436,11 @@ class ActivationGradients:
         -------
         ndarray [...]
             The gradient to x.
+
+        Raises
+        ------
+        ArgumentError, ShapeError, DTypeError
+            `alpha` is no finite number, the operands differ in shape or dtype, or `out` does not fit.
         """
         op = "elu_backward"
         return self._unary_gradient(op, "elu", UNARY["elu"], "x", output_grad, x, out, _check.number(op, "alpha", alpha))
@@ -451,6 +461,11 @@ class ActivationGradients:
         -------
         ndarray [...]
             The gradient to x.
+
+        Raises
+        ------
+        ArgumentError, ShapeError, DTypeError
+            `alpha` is no finite number, or 0, the operands differ in shape or dtype, or `out` does not fit.
         """
         op = "celu_backward"
         return self._unary_gradient(op, "celu", UNARY["celu"], "x", output_grad, x, out, _celu_alpha(op, alpha))
@@ -471,6 +486,11 @@ class ActivationGradients:
         -------
         ndarray [...]
             The gradient to x.
+
+        Raises
+        ------
+        ArgumentError, ShapeError, DTypeError
+            `min` or `max` is no number, or min > max, the operands differ in shape or dtype, or `out` does not fit.
         """
         op = "hardtanh_backward"
         low, high = _hardtanh_range(op, min, max)
@@ -492,6 +512,11 @@ class ActivationGradients:
         -------
         ndarray [...]
             The gradient to x.
+
+        Raises
+        ------
+        ArgumentError, ShapeError, DTypeError
+            `alpha` or `beta` is no finite number, the operands differ in shape or dtype, or `out` does not fit.
         """
         op = "hard_sigmoid_backward"
         p, q = (_check.number(op, n, v) for n, v in (("alpha", alpha), ("beta", beta)))
@@ -513,6 +538,11 @@ class ActivationGradients:
         -------
         ndarray [...]
             The gradient to x.
+
+        Raises
+        ------
+        ArgumentError, ShapeError, DTypeError
+            `approximate` is another word, the operands differ in shape or dtype, or `out` does not fit.
         """
         op = "gelu_backward"
         name = _gelu_formula(op, approximate)
@@ -534,6 +564,11 @@ class ActivationGradients:
         -------
         ndarray [...]
             The gradient to x.
+
+        Raises
+        ------
+        ArgumentError, ShapeError, DTypeError
+            `beta` is not a finite number above 0, the operands differ in shape or dtype, or `out` does not fit.
         """
         op = "softplus_backward"
         p = _check.number(op, "beta", beta, low=0, strict=True)
@@ -552,7 +587,8 @@ class ActivationGradients:
         Returns
         -------
         PreluGrads
-            `x_grad`: `output_grad` · (1 where x > 0, else weight); `weight_grad`: the sum of `output_grad` · x where
+            `x_grad` [B, C, ...]: `output_grad` · (1 where x > 0, else weight);
+            `weight_grad`, of `weight`'s shape: the sum of `output_grad` · x where
             x ≤ 0, over everything but the channel (in double precision).
 
         Raises
@@ -570,7 +606,7 @@ class ActivationGradients:
 
     def _prelu_backward(self, g, x, w):
         """(x_grad, the weight gradient before its sum)"""
-        slope = w if w.size == 1 else w.reshape(-1, *(1,) * (x.ndim - 2))
+        slope = w.reshape(()) if w.size == 1 else w.reshape(-1, *(1,) * (x.ndim - 2))
         x_grad = np.where(x > 0, g, np.where(np.isnan(x), x, g * slope))
         return x_grad, np.where(x > 0, g.dtype.type(0), g * x)
 

@@ -20,7 +20,6 @@ _HEAVY = frozenset(
 )
 
 
-
 def cost(name, elements):
     return elements * (HEAVY if name in _HEAVY else CHEAP)
 
@@ -71,14 +70,14 @@ def binary_method(name, summary, notes):
 
         Parameters
         ----------
-        lhs, rhs : ndarray, or one of them a Python number
+        lhs, rhs : ndarray [...], or one of them a Python number
             float32 or float64, of one dtype; shapes that broadcast.
-        out : ndarray, optional
+        out : ndarray [...], optional
             Where to write; may be an operand of the result's shape.
 
         Returns
         -------
-        ndarray
+        ndarray [...]
             Of the broadcast shape.
 
         Raises
@@ -282,9 +281,9 @@ def pair_gradient(name, summary):
 
         Parameters
         ----------
-        output_grad : ndarray
+        output_grad : ndarray [...]
             The gradient that arrives from above, of the broadcast shape.
-        lhs, rhs : ndarray, or one of them a Python number
+        lhs, rhs : ndarray [...], or one of them a Python number
             The forward's operands.
 
         Returns

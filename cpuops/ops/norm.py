@@ -9,7 +9,7 @@ import math
 import numpy as np
 
 from .. import _alloc, _check, _threads, results
-from ..errors import ArgumentError, message
+from ..errors import ArgumentError, ShapeError, message
 
 __all__ = ["Norm", "NormGradients"]
 
@@ -17,6 +17,16 @@ __all__ = ["Norm", "NormGradients"]
 def _cost(x, passes):
     """Nanoseconds on one thread; `passes` counts how often an array of x's size is read from memory or written."""
     return _threads.work(bytes_=passes * x.nbytes)
+
+
+def _operands(op, names, values, optional=()):
+    """x and further arrays of one dtype; those of `optional` may be None."""
+    if isinstance(values[0], np.generic):
+        raise ShapeError(message(op, "x", "a scalar (0 axes)", "an array with axes"))
+    for name, value in zip(names, values, strict=True):
+        if value is None and name not in optional:
+            return _check.required(op, (name,), (value,))
+    return _check.floatings(op, names, values)
 
 
 def _vector(op, name, a, n, whose):
@@ -89,7 +99,7 @@ class Norm:
         Gradient: `batch_norm_backward`.
         """
         names = ("x", "gamma", "beta", "mean", "variance")
-        xa, *vectors = _check.required("batch_norm", names, (x, gamma, beta, mean, variance))
+        xa, *vectors = _operands("batch_norm", names, (x, gamma, beta, mean, variance))
         shape = _channels("batch_norm", xa, names[1:], vectors)
         epsilon = _check.epsilon("batch_norm", epsilon)
         out = _alloc.output("batch_norm", out, xa.shape, xa.dtype, (x, gamma, beta, mean, variance))
@@ -123,7 +133,7 @@ class Norm:
         -----
         Gradient: `batch_norm_train_backward`.
         """
-        xa, gamma, beta = _check.required("batch_norm_train", ("x", "gamma", "beta"), (x, gamma, beta))
+        xa, gamma, beta = _operands("batch_norm_train", ("x", "gamma", "beta"), (x, gamma, beta))
         shape = _channels("batch_norm_train", xa, ("gamma", "beta"), (gamma, beta))
         epsilon = _check.epsilon("batch_norm_train", epsilon)
         if shape[0] * shape[3] == 1:
@@ -167,7 +177,7 @@ class Norm:
         Ba et al. 2016. A NaN or an infinity stays in its row. Gradient: `layer_norm_backward`.
         """
         names = ("x", "gamma", "beta")
-        xa, gamma_, beta_ = _rows_of("layer_norm", names, (x, gamma, beta))
+        xa, gamma_, beta_ = _operands("layer_norm", names, (x, gamma, beta), ("beta",))
         shape = _features("layer_norm", xa, names[1:], (gamma_, beta_))
         return self._rows("layer_norm", shape, xa, gamma_, beta_, epsilon, True, out, (x, gamma, beta))
 
@@ -196,7 +206,7 @@ class Norm:
         -----
         Zhang and Sennrich 2019. Gradient: `rms_norm_backward`.
         """
-        xa, gamma_ = _rows_of("rms_norm", ("x", "gamma"), (x, gamma))
+        xa, gamma_ = _operands("rms_norm", ("x", "gamma"), (x, gamma))
         shape = _features("rms_norm", xa, ("gamma",), (gamma_,))
         return self._rows("rms_norm", shape, xa, gamma_, None, epsilon, False, out, (x, gamma))
 
@@ -232,7 +242,7 @@ class Norm:
         Wu and He 2018. Gradient: `group_norm_backward`.
         """
         names = ("x", "gamma", "beta")
-        xa, gamma_, beta_ = _rows_of("group_norm", names, (x, gamma, beta), optional=True)
+        xa, gamma_, beta_ = _operands("group_norm", names, (x, gamma, beta), ("gamma", "beta"))
         shape = _groups("group_norm", xa, num_groups, names[1:], (gamma_, beta_))
         return self._rows("group_norm", shape, xa, gamma_, beta_, epsilon, True, out, (x, gamma, beta))
 
@@ -262,7 +272,7 @@ class Norm:
         Ulyanov et al. 2016: :meth:`group_norm` with a group a channel. Gradient: `instance_norm_backward`.
         """
         names = ("x", "gamma", "beta")
-        xa, gamma_, beta_ = _rows_of("instance_norm", names, (x, gamma, beta), optional=True)
+        xa, gamma_, beta_ = _operands("instance_norm", names, (x, gamma, beta), ("gamma", "beta"))
         shape = _instances("instance_norm", xa, names[1:], (gamma_, beta_))
         return self._rows("instance_norm", shape, xa, gamma_, beta_, epsilon, True, out, (x, gamma, beta))
 
@@ -271,14 +281,6 @@ class Norm:
         out = _alloc.output(op, out, x.shape, x.dtype, operands)
         self._run("norm.rows", x.dtype, _cost(x, 3), x, gamma, beta, out, shape, epsilon, centre)
         return out
-
-
-def _rows_of(op, names, values, optional=False):
-    """x, gamma and beta of one dtype; beta may be absent, and gamma where it is optional."""
-    needed = [n for n, v in zip(names, values, strict=True) if v is None and (n == "x" or (n == "gamma" and not optional))]
-    if needed:
-        return _check.required(op, names, values)
-    return _check.floatings(op, names, values)
 
 
 class NormGradients:
@@ -365,7 +367,7 @@ class NormGradients:
             As the forward; ShapeError also when output_grad has not x's shape.
         """
         op = "layer_norm_backward"
-        xa, gamma, g = _back_operands(op, x, gamma, output_grad)
+        xa, gamma, g = _operands(op, ("x", "gamma", "output_grad"), (x, gamma, output_grad))
         shape = _features(op, xa, ("gamma",), (gamma,))
         return results.LayerNormGrads(*self._rows_back(op, shape, xa, gamma, g, epsilon, True))
 
@@ -392,7 +394,7 @@ class NormGradients:
             As the forward; ShapeError also when output_grad has not x's shape.
         """
         op = "rms_norm_backward"
-        xa, gamma, g = _back_operands(op, x, gamma, output_grad)
+        xa, gamma, g = _operands(op, ("x", "gamma", "output_grad"), (x, gamma, output_grad))
         shape = _features(op, xa, ("gamma",), (gamma,))
         return results.RmsNormGrads(*self._rows_back(op, shape, xa, gamma, g, epsilon, False)[:2])
 
@@ -423,7 +425,7 @@ class NormGradients:
             As the forward; ShapeError also when output_grad has not x's shape.
         """
         op = "group_norm_backward"
-        xa, gamma, g = _back_operands(op, x, gamma, output_grad, optional=True)
+        xa, gamma, g = _operands(op, ("x", "gamma", "output_grad"), (x, gamma, output_grad), ("gamma",))
         shape = _groups(op, xa, num_groups, ("gamma",), (gamma,))
         return results.GroupNormGrads(*self._rows_back(op, shape, xa, gamma, g, epsilon, True))
 
@@ -450,13 +452,13 @@ class NormGradients:
             As the forward; ShapeError also when output_grad has not x's shape.
         """
         op = "instance_norm_backward"
-        xa, gamma, g = _back_operands(op, x, gamma, output_grad, optional=True)
+        xa, gamma, g = _operands(op, ("x", "gamma", "output_grad"), (x, gamma, output_grad), ("gamma",))
         shape = _instances(op, xa, ("gamma",), (gamma,))
         return results.InstanceNormGrads(*self._rows_back(op, shape, xa, gamma, g, epsilon, True))
 
     def _batch_back(self, op, x, gamma, mean, variance, epsilon, output_grad, train):
         names = ("x", "gamma", "mean", "variance", "output_grad")
-        x, gamma, mean, variance, g = _check.required(op, names, (x, gamma, mean, variance, output_grad))
+        x, gamma, mean, variance, g = _operands(op, names, (x, gamma, mean, variance, output_grad))
         shape = _channels(op, x, names[1:4], (gamma, mean, variance))
         epsilon = _check.epsilon(op, epsilon)
         _check.shape(op, "output_grad", g, x.shape, "x's shape")
@@ -505,10 +507,3 @@ class NormGradients:
         gamma_grad[...] = (g * xhat).sum((0, 3)).reshape(-1)
         beta_grad[...] = g.sum((0, 3)).reshape(-1)
         return out, gamma_grad, beta_grad
-
-
-def _back_operands(op, x, gamma, output_grad, optional=False):
-    if gamma is None and optional:
-        x, output_grad = _check.required(op, ("x", "output_grad"), (x, output_grad))
-        return x, None, output_grad
-    return _check.required(op, ("x", "gamma", "output_grad"), (x, gamma, output_grad))

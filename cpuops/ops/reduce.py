@@ -189,7 +189,7 @@ class ReduceGradients:
         DTypeError, ShapeError, ArgumentError
             `output_grad` has not the output's shape, or an option is not the forward's.
         """
-        return self._spread("reduce_sum_backward", output_grad, original_shape, axis, keepdims, out, False)
+        return self._reduce_spread("reduce_sum_backward", output_grad, original_shape, axis, keepdims, out, False)
 
     def reduce_mean_backward(self, output_grad, original_shape, *, axis=None, keepdims=False, out=None):
         """Gradient of :meth:`reduce_mean`: `output_grad` / count at every element.
@@ -214,9 +214,9 @@ class ReduceGradients:
         DTypeError, ShapeError, ArgumentError
             `output_grad` has not the output's shape, or an option is not the forward's.
         """
-        return self._spread("reduce_mean_backward", output_grad, original_shape, axis, keepdims, out, True)
+        return self._reduce_spread("reduce_mean_backward", output_grad, original_shape, axis, keepdims, out, True)
 
-    def _spread(self, op, output_grad, original_shape, axis, keepdims, out, mean):
+    def _reduce_spread(self, op, output_grad, original_shape, axis, keepdims, out, mean):
         g = _check.floating(op, "output_grad", output_grad)
         shape = _check.dims(op, "original_shape", original_shape)
         axes, expected, cells = options(op, shape, axis, keepdims)
@@ -253,7 +253,7 @@ class ReduceGradients:
         DTypeError, ShapeError, ArgumentError
             `output_grad` has not the output's shape, or an option is not the forward's.
         """
-        return self._extreme_backward("reduce_max_backward", output_grad, x, axis, keepdims, out, "argmax")
+        return self._reduce_extreme("reduce_max_backward", output_grad, x, axis, keepdims, out, "argmax")
 
     def reduce_min_backward(self, output_grad, x, *, axis=None, keepdims=False, out=None):
         """Gradient of :meth:`reduce_min`: `output_grad` at the first minimum in row-major order, 0 elsewhere.
@@ -279,9 +279,9 @@ class ReduceGradients:
         DTypeError, ShapeError, ArgumentError
             `output_grad` has not the output's shape, or an option is not the forward's.
         """
-        return self._extreme_backward("reduce_min_backward", output_grad, x, axis, keepdims, out, "argmin")
+        return self._reduce_extreme("reduce_min_backward", output_grad, x, axis, keepdims, out, "argmin")
 
-    def _extreme_backward(self, op, output_grad, x, axis, keepdims, out, which):
+    def _reduce_extreme(self, op, output_grad, x, axis, keepdims, out, which):
         g, xa = _check.required(op, ("output_grad", "x"), (output_grad, x))
         axes, expected, cells = options(op, xa.shape, axis, keepdims)
         _refuse_no_element(op, xa.shape, axes, cells)

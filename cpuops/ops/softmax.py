@@ -46,7 +46,7 @@ class Softmax:
         Shifted by the maximum, so that nothing overflows; the sum is taken in double. −inf gives 0; a NaN, a +inf or
         nothing but −inf makes its own row NaN. Gradient: s ∘ (g − Σ g s).
         """
-        return self._softmax("softmax", x, axis, out, False)
+        return self._softmax_of("softmax", x, axis, out, False)
 
     def log_softmax(self, x, *, axis=-1, out=None):
         """Logarithm of the softmax along an axis: x − log Σ eˣ.
@@ -75,9 +75,9 @@ class Softmax:
         Shifted by the maximum, so that nothing overflows; the sum is taken in double. A NaN, a +inf or nothing but −inf
         makes its own row NaN. Gradient: g − softmax · Σ g.
         """
-        return self._softmax("log_softmax", x, axis, out, True)
+        return self._softmax_of("log_softmax", x, axis, out, True)
 
-    def _softmax(self, op, x, axis, out, logs):
+    def _softmax_of(self, op, x, axis, out, logs):
         xa = _check.floating(op, "x", x)
         axis = _check.axis(op, axis, xa.ndim)
         out = _alloc.output(op, out, xa.shape, xa.dtype, (x,))
@@ -112,7 +112,7 @@ class SoftmaxGradients:
         DTypeError, ShapeError, ArgumentError
             The operands differ in shape or dtype, `axis` is out of range, or `out` does not fit.
         """
-        g, s, axis, out = self._operands("softmax_backward", output_grad, output, axis, out)
+        g, s, axis, out = self._softmax_operands("softmax_backward", output_grad, output, axis, out)
         return self._softmax_backward(g, s, axis, out)
 
     def log_softmax_backward(self, output_grad, output, *, axis, out=None):
@@ -139,10 +139,10 @@ class SoftmaxGradients:
         DTypeError, ShapeError, ArgumentError
             The operands differ in shape or dtype, `axis` is out of range, or `out` does not fit.
         """
-        g, y, axis, out = self._operands("log_softmax_backward", output_grad, output, axis, out)
+        g, y, axis, out = self._softmax_operands("log_softmax_backward", output_grad, output, axis, out)
         return self._log_softmax_backward(g, y, axis, out)
 
-    def _operands(self, op, output_grad, output, axis, out):
+    def _softmax_operands(self, op, output_grad, output, axis, out):
         g, y = _check.same_shape(op, ("output_grad", "output"), (output_grad, output))
         axis = _check.axis(op, axis, y.ndim)
         return g, y, axis, _alloc.output(op, out, y.shape, y.dtype, (output_grad, output))
