@@ -73,6 +73,10 @@ def parser():
     measuring(sub, launches=3, rounds=21)
     judging(sub)
 
+    sub = command("show", "report.show", "print the tables of a result file again")
+    sub.add_argument("file", metavar="FILE")
+    sub.add_argument("--markdown", action="store_true", help="family means and the worst ten as Markdown")
+
     sub = command("plot", "plot.plot", "draw result files")
     sub.add_argument("files", nargs="+", metavar="FILE")
     sub.add_argument("--directory", default="out", help="where PNG and SVG go (default out)")

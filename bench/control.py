@@ -1,17 +1,22 @@
 """The control workload: the same work every time, by code that is not under test; what it takes longer is the machine.
 
-A hash of a fixed buffer: bound by the core, without vectors that change its clock, no memory traffic to speak of, and the
-interpreter's lock is free meanwhile, so that the control of n threads occupies n CPUs and shares nothing.
+Two kinds. "core": a hash of a fixed buffer, bound by the core, without vectors that change its clock and without traffic.
+"memory": NumPy's copy between buffers beyond a level-2 cache, for workloads that are as large. The interpreter's lock is
+free in both, so that the control of n threads occupies n CPUs.
 """
 
 import hashlib
 from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter_ns
 
-__all__ = ["FEWEST_QUIET", "QUIET", "Control", "quiet"]
+import numpy as np
+
+__all__ = ["FEWEST_QUIET", "QUIET", "Control", "kind_of", "quiet"]
 
 BUFFER = bytes(range(256)) * 1024  # 256 KB, which stays in a level-2 cache
 PIECES = 4  # about 1 ms in all
+COPIED = 8 << 20  # bytes a thread, about 1 ms
+LARGE = 4 << 20  # bytes that a workload touches, from which its control is of the memory
 
 QUIET = 1.10  # a round counts when its control took at most this much longer than the run's fastest
 FEWEST_QUIET = 5  # rounds that a number rests on
@@ -22,25 +27,37 @@ def quiet(rounds_ns, control_ns, best_ns):
     return [ns for ns, control in zip(rounds_ns, control_ns, strict=True) if control <= QUIET * best_ns]
 
 
+def kind_of(nbytes):
+    """The kind of control that belongs beside a workload that touches so many bytes."""
+    return "memory" if nbytes >= LARGE else "core"
+
+
 class Control:
     """The control on as many threads as the workload beside it takes."""
 
     def __init__(self, threads):
         self.threads = threads
         self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
-        self.time()  # the pool starts its threads
+        self._buffers = np.zeros((threads, 2, COPIED), np.uint8)
+        self._work = {"core": _hash, "memory": self._copy}
+        for kind in self._work:
+            self.time(kind)  # the pool starts its threads, the buffers get their pages
 
-    def time(self):
+    def time(self, kind="core"):
         """Nanoseconds of one control, all threads together."""
+        work = self._work[kind]
         start = perf_counter_ns()
         if self._pool is None:
-            _work()
+            work(0)
         else:
-            list(self._pool.map(_work, range(self.threads)))
+            list(self._pool.map(work, range(self.threads)))
         return perf_counter_ns() - start
 
+    def _copy(self, thread):
+        np.copyto(self._buffers[thread, 0], self._buffers[thread, 1])
 
-def _work(_=None):
+
+def _hash(_):
     digest = hashlib.blake2b()
     for _ in range(PIECES):
         digest.update(BUFFER)

@@ -1,8 +1,8 @@
 """Tables of text from result files."""
 
-from . import statistics
+from . import resultfile, statistics
 
-__all__ = ["best_peers", "duration", "families", "peers_table", "run_table", "table", "worst"]
+__all__ = ["best_peers", "duration", "families", "markdown", "peers_report", "ratio", "run_table", "show", "table", "worst"]
 
 
 def duration(ns):
@@ -24,6 +24,16 @@ def table(heads, rows):
     return "\n".join([line(cells[0]), "  ".join("-" * w for w in widths), *map(line, cells[1:])])
 
 
+def markdown(heads, rows):
+    """The same columns as a Markdown table."""
+    lines = [heads, ["---"] + ["---:"] * (len(heads) - 1), *rows]
+    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
+
+
+def percent(fraction):
+    return f"{100 * fraction:.0f} %"
+
+
 def rate(result):
     """GFLOP/s for what multiply-adds bind, else GB/s."""
     if result["limit"] == "fma":
@@ -36,7 +46,7 @@ def run_table(contents):
     rows = [
         (
             r["workload"], r["threads"], duration(r["median_ns"]), f"{100 * r['mad_ns'] / r['median_ns']:.1f} %", rate(r),
-            f"{100 * r['fraction']:.0f} %", r["limit"], f"{r['quiet']} of {len(r['rounds_ns'])}",
+            percent(r["fraction"]), r["limit"], f"{r['quiet']} of {len(r['rounds_ns'])}",
         )
         for r in contents["results"]
     ]  # fmt: skip
@@ -74,8 +84,9 @@ def peers_table(contents):
     rows = []
     for mine, peer in best_peers(contents):
         theirs = (named(peer), duration(peer["median_ns"]), f"{ratio(mine, peer):.2f}") if peer else ("none has it", "", "")
-        fraction = f"{100 * mine['fraction']:.0f} %"
-        rows.append((mine["workload"], mine["threads"], duration(mine["median_ns"]), fraction, mine["limit"], *theirs))
+        rows.append(
+            (mine["workload"], mine["threads"], duration(mine["median_ns"]), percent(mine["fraction"]), mine["limit"], *theirs)
+        )
     return table(("workload", "threads", "cpuops", "of limit", "limit", "best peer", "its time", "ratio"), rows)
 
 
@@ -98,29 +109,31 @@ def worst(contents, count=10):
     return sorted(pairs, key=lambda pair: ratio(*pair))[:count]
 
 
-def peers_report(contents):
-    """The table, the family means, the worst ten."""
+def peers_report(contents, form=table):
+    """The family means and the worst ten; before them, unless in Markdown, every workload."""
     means = [
         (family, threads, f"{mean:.2f}" if mean else "-", f"{least:.2f}" if least else "-", count, alone)
         for family, threads, mean, least, count, alone in families(contents)
     ]
     low = [
-        (
-            mine["workload"],
-            mine["threads"],
-            f"{ratio(mine, peer):.2f}",
-            named(peer),
-            f"{100 * mine['fraction']:.0f} %",
-            mine["limit"],
-        )
+        (mine["workload"], mine["threads"], f"{ratio(mine, peer):.2f}", named(peer), percent(mine["fraction"]), mine["limit"])
         for mine, peer in worst(contents)
     ]
-    return "\n\n".join(
-        [
-            peers_table(contents),
-            "geometric means of (best peer's time / ours), by family",
-            table(("family", "threads", "mean", "least", "workloads", "without a peer"), means),
-            "the worst ten",
-            table(("workload", "threads", "ratio", "best peer", "of limit", "limit"), low),
-        ]
-    )
+    parts = [] if form is markdown else [peers_table(contents)]
+    parts += [
+        "Geometric means of (best peer's time / ours), by family:",
+        form(("family", "threads", "mean", "least", "workloads", "without a peer"), means),
+        "The worst ten:",
+        form(("workload", "threads", "ratio", "best peer", "of limit", "limit"), low),
+    ]
+    return "\n\n".join(parts)
+
+
+def show(options):
+    """`show`: the tables of a result file again, or as Markdown."""
+    contents = resultfile.read(options.file)
+    if options.markdown:
+        print(peers_report(contents, markdown))
+    else:
+        print(peers_report(contents) if any(peer for _, peer in best_peers(contents)) else run_table(contents))
+    return 0

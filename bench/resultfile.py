@@ -23,8 +23,8 @@ TOP = {
 }  # fmt: skip
 RESULT = {
     "workload": str, "family": str, "dtype": str, "threads": int, "contestant": str, "variant": str, "rounds_ns": list,
-    "control_ns": list, "control_best_ns": int, "quiet": int, "median_ns": float, "mad_ns": float, "flops": float, "bytes_read": int, "bytes_written": int,
-    "limit_ns": float, "limit": str, "fraction": float,
+    "control_ns": list, "control_best_ns": int, "quiet": int, "median_ns": float, "mad_ns": float, "flops": float,
+    "bytes_read": int, "bytes_written": int, "limit_ns": float, "limit": str, "fraction": float,
 }  # fmt: skip
 
 
@@ -53,7 +53,7 @@ def _result(series, found):
     workload = series.workload
     cost = Cost(**found.costs[workload.name])
     binding = bound(cost, workload.dtype, found.limits[series.threads])
-    best = found.best_control[series.threads]
+    best = found.best_of(series)
     rounds = quiet(series.rounds_ns, series.control_ns, best)
     counted = rounds if len(rounds) >= FEWEST_QUIET else series.rounds_ns
     median = statistics.median(counted)

@@ -96,11 +96,10 @@ def speeds_table(found, threads):
             continue
         start = base[s.workload.name]
         speed_up = statistics.median(start.rounds_ns) / statistics.median(s.rounds_ns)
-        controls = statistics.median(start.control_ns) / statistics.median(s.control_ns) * s.threads / first
+        controls = found.core_control[first] / found.core_control[s.threads] * s.threads / first
         cost = Cost(**found.costs[s.workload.name])
         allowed = [bound(cost, s.workload.dtype, found.limits[t]).ns for t in (first, s.threads)]
         shown = (f"{speed_up:.2f}", f"{controls:.2f}", f"{100 * speed_up / controls:.0f} %", f"{allowed[0] / allowed[1]:.2f}")
         rows.append((s.workload.name, s.threads, *shown))
     heads = ("workload", "threads", f"speed-up over {first}", "control", "of control", "limits allow")
     return "speed against threads\n" + report.table(heads, rows)
-

@@ -55,6 +55,7 @@ class Series:
     threads: int
     contestant: str
     variant: str
+    control: str  # the kind of its control
     rounds_ns: list[float] = field(default_factory=list)
     control_ns: list[int] = field(default_factory=list)
 
@@ -66,7 +67,8 @@ class Measurement:
     series: dict = field(default_factory=dict)  # (workload name, threads, contestant, variant) -> Series
     costs: dict = field(default_factory=dict)  # workload name -> {"flops", "bytes_read", "bytes_written"}
     limits: dict = field(default_factory=dict)  # threads -> limits.measure
-    best_control: dict = field(default_factory=dict)  # threads -> ns
+    best_control: dict = field(default_factory=dict)  # (threads, kind) -> ns
+    core_control: dict = field(default_factory=dict)  # threads -> ns of the control that is perfectly parallel
     versions: dict = field(default_factory=dict)  # contestant -> version
     config: dict = field(default_factory=dict)  # contestant -> show_config
     missing: dict = field(default_factory=dict)  # contestant -> why it could not be started
@@ -74,21 +76,27 @@ class Measurement:
 
     def noise(self):
         """How much slower than its fastest the control was, at the median over all series."""
-        ratios = [statistics.median(s.control_ns) / self.best_control[s.threads] for s in self.series.values() if s.control_ns]
+        ratios = [statistics.median(s.control_ns) / self.best_of(s) for s in self.series.values() if s.control_ns]
         return statistics.median(ratios)
+
+    def best_of(self, series):
+        """The fastest control of the kind that stands beside this series."""
+        return self.best_control[series.threads, series.control]
 
 
 def measure(workloads, entries, settings, step: Callable[[str], None] = lambda name: None):
     """Take every round of every workload; `step` is told the workload after each of `steps(workloads, settings)` visits."""
     found = Measurement()
     for threads in settings.threads:
-        found.limits[threads] = _limits(threads)
+        found.limits[threads], found.core_control[threads] = _limits(threads)
     for launch in range(settings.launches):
         for threads in settings.threads:
             for _, group in groupby(workloads, attrgetter("family")):
                 _group(list(group), entries, threads, settings.rounds_of(launch), found, step)
     for threads in settings.threads:
-        found.limits[threads] = limits.merge(found.limits[threads], _limits(threads))
+        again, control_ns = _limits(threads)
+        found.limits[threads] = limits.merge(found.limits[threads], again)
+        found.core_control[threads] = min(found.core_control[threads], control_ns)
     return found
 
 
@@ -98,7 +106,7 @@ def steps(workloads, settings):
 
 def _limits(threads):
     with Process("cpuops", threads) as process:
-        return process.ask("limits")
+        return process.ask("limits"), process.ask("control")["control_ns"]
 
 
 def _group(workloads, entries, threads, rounds, found, step):
@@ -139,25 +147,25 @@ def _workload(workload, processes, threads, rounds, found):
             found.costs[workload.name] = prepared["cost"]
         for variant in prepared["variants"]:
             key = (workload.name, threads, process.label, variant)
-            series = found.series.setdefault(key, Series(workload, threads, process.label, variant))
+            series = found.series.setdefault(key, Series(workload, threads, process.label, variant, prepared["control"]))
             contest.append((process, variant, series))
     for r in range(rounds):
         first = r % max(1, len(contest))
         for process, variant, series in contest[first:] + contest[:first]:
-            reply = _turn(process, variant, threads, found)
+            reply = _turn(process, variant, (threads, series.control), found)
             series.rounds_ns.append(reply["ns"])
             series.control_ns.append(reply["control_ns"])
     for process in processes:
         process.ask("release")
 
 
-def _turn(process, variant, threads, found):
+def _turn(process, variant, control, found):
     """A turn; the least disturbed of up to 1 + RETRIES."""
     best = None
     for _ in range(1 + RETRIES):
         reply = process.ask("turn", variant=variant)
-        fastest = min(reply["control_ns"], found.best_control.get(threads, reply["control_ns"]))
-        found.best_control[threads] = fastest
+        fastest = min(reply["control_ns"], found.best_control.get(control, reply["control_ns"]))
+        found.best_control[control] = fastest
         if best is None or reply["control_ns"] < best["control_ns"]:
             best = reply
         if reply["control_ns"] <= QUIET * fastest:

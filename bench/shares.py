@@ -15,7 +15,7 @@ __all__ = ["largest_to_mean", "table"]
 
 THREADS = (1, 2, 4, 8, 16, 32, 64, 128)
 TARGET_THREADS, TARGET = 64, 1.05
-LARGE_NS = 10e6  # workloads whose estimated cost on one thread is above this are worth 64 threads
+LARGE_NS = 4e6  # workloads whose estimated cost on one thread is above this are worth 64 threads
 
 
 class Cutting(cpuops.ThreadedCpuBackend):

@@ -2,8 +2,8 @@
 
 A batch is as many calls as last BATCH_NS, so that the clock costs nothing; its mean is one time. A turn is one untimed
 call, which brings operands and code back into the caches after somebody else's turn, then batches for TURN_NS, at least
-three; the fastest of them is the turn's time, because what disturbs a batch only ever makes it slower. The turns of a workload are
-its rounds: the median of the quiet ones is reported, and their MAD (control.py).
+three; the fastest of them is the turn's time, because what disturbs a batch only ever makes it slower. The turns of a
+workload are its rounds: the median of the quiet ones is reported, and their MAD (control.py).
 """
 
 import gc

@@ -29,12 +29,12 @@ _ARRAY_PROTOCOLS = ("__array__", "__array_interface__", "__array_struct__", "__d
 
 def array(op, name, value):
     """`value` as a plain ndarray without copying; lists, scalars and strangers are refused."""
-    if isinstance(value, np.ndarray):
+    if isinstance(value, np.ndarray | np.generic):  # a NumPy scalar is a 0-d array in all but name
         return np.asarray(value)
     refusal = DTypeError(
         message(op, name, f"a {type(value).__name__}", "a NumPy array (or a buffer, __array__ or DLPack object)")
     )
-    if isinstance(value, np.generic | type):
+    if isinstance(value, type):
         raise refusal
     try:
         if not any(hasattr(value, p) for p in _ARRAY_PROTOCOLS):

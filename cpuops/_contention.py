@@ -17,13 +17,14 @@ MS = 1_000_000  # nanoseconds
 
 LOOK_NS = 5 * MS  # a look costs some 10 us
 EVIDENCE_NS = 40 * MS  # of time on a CPU or waiting for one, before anything is concluded: some time slices
-STALE_NS = 1000 * MS  # evidence that took longer to come together is dropped
+GAP_NS = 150 * MS  # evidence from before a gap this long between calls is dropped
 # Shares of the wanted time that were spent waiting. Two threads a CPU give 1/2 each, three threads on two CPUs 1/3.
 STEP_BACK_ABOVE = 0.4
 STAY_BACK_ABOVE = 0.3
 # One thread for this long, doubled with each trial of all threads that found the CPUs taken again
 SHORTEST_NS = 40 * MS
 LONGEST_NS = 320 * MS
+UNKNOWN_NS = 1000 * MS  # until the next look where the system did not tell
 
 
 def schedstat():
@@ -46,34 +47,33 @@ class Watch:
         self.times = times
         self.back = False  # whether this thread has stepped back
         self.next_look = 0  # when to look again
-        self.since = None  # (clock, on a CPU, waiting) at the beginning of the evidence
+        self.since = 0, 0  # `times` at the beginning of the evidence
         self.pause = SHORTEST_NS  # the next time to step back for
 
     def crowded(self):
         """Whether to use one thread now."""
         now = self.clock()
         if now >= self.next_look:
+            gap = now - self.next_look
             self.next_look = now + LOOK_NS
-            self._look(now)
+            self._look(now, gap)
         return self.back
 
-    def _look(self, now):
+    def _look(self, now, gap):
         times = self.times()
         if times is None:
-            self.next_look = now + STALE_NS
+            self.next_look = now + UNKNOWN_NS
             return
-        on_cpu, waiting = times
-        if self.since is None:
-            self.since = now, on_cpu, waiting
+        if gap > GAP_NS:  # also the first time
+            self.back, self.since = False, times
             return
-        began, on_cpu_then, waiting_then = self.since
-        waited = waiting - waiting_then
-        wanted = on_cpu - on_cpu_then + waited
+        waited = times[1] - self.since[1]
+        wanted = times[0] - self.since[0] + waited
         if wanted < EVIDENCE_NS:
-            if self.back or now - began > STALE_NS:  # too little was done to know: all threads, from new evidence
-                self.back, self.since = False, (now, on_cpu, waiting)
+            if self.back:  # little was done, so little is known
+                self.back, self.since = False, times
             return
-        self.since = now, on_cpu, waiting
+        self.since = times
         share = waited / wanted
         if self.back:
             self.back = share > STAY_BACK_ABOVE  # crowded even without our workers

@@ -87,7 +87,9 @@ def test_a_turn_is_the_fastest_batch():
 
 
 def test_control_takes_threads():
-    assert control.Control(2).time() > 0
+    for threads in (1, 2):
+        assert all(control.Control(threads).time(kind) > 0 for kind in ("core", "memory"))
+    assert (control.kind_of(1000), control.kind_of(1 << 30)) == ("core", "memory")
 
 
 def test_disturbed_rounds_do_not_count():

@@ -143,6 +143,15 @@ def test_idle_time_is_no_evidence(machine, watch):
         assert not any(machine.run(watch, 5, 0.9))
 
 
+def test_evidence_from_before_a_gap_is_dropped(machine, watch):
+    assert machine.run(watch, 200, 0.9)[-1]
+    machine.now += 500 * _contention.MS  # at work on something else, and waiting half of the time
+    machine.waiting += 250 * _contention.MS
+    machine.on_cpu += 250 * _contention.MS
+    assert not any(machine.run(watch, 40, 0.9))
+    assert machine.run(watch, 20, 0.9)[-1]
+
+
 def test_where_the_system_does_not_tell(machine, watch):
     machine.told = False
     assert not any(machine.run(watch, 5000, 0.9))

@@ -102,10 +102,12 @@ DIRECT = {
     "exp_backward": lambda output_grad, output: output_grad * output,
     "tanh_backward": lambda output_grad, output: output_grad * (1 - output * output),
     "sigmoid_backward": lambda output_grad, output: output_grad * output * (1 - output),
-    "softmax_backward": lambda output_grad, output, axis: output
-    * (output_grad - (output_grad * output).sum(axis, keepdims=True)),
-    "log_softmax_backward": lambda output_grad, output, axis: output_grad
-    - jnp.exp(output) * output_grad.sum(axis, keepdims=True),
+    "softmax_backward": lambda output_grad, output, axis: (
+        output * (output_grad - (output_grad * output).sum(axis, keepdims=True))
+    ),
+    "log_softmax_backward": lambda output_grad, output, axis: (
+        output_grad - jnp.exp(output) * output_grad.sum(axis, keepdims=True)
+    ),
 }
 
 

@@ -385,6 +385,7 @@ typedef struct {
 #define CONV_OUTER_VECTORS 2
 #define CONV_OUTER_ROWS(nv) ((nv) > 1 ? GEMM_MR : 8)
 #endif
+#define CONV_SUM_TERMS 32 /* terms whose pieces are added, and then transposed, at a time */
 #define CONV_OUTER_BLOCK 32768 /* bytes of the gradient that stay in the first-level cache */
 
 typedef struct {
@@ -403,7 +404,7 @@ typedef struct {
 } conv_outer;
 
 #define CONV_LANES_SUMS 262144   /* bytes of the vectors of partial sums of a unit, which stay in the second-level cache */
-#define CONV_PARTIAL 2097152     /* bytes of all pieces together */
+#define CONV_PARTIAL 4194304     /* bytes of all pieces together */
 
 INLINE ptrdiff_t conv_lanes_outputs(const conv_lanes *d) { return conv_ceil(d->call.job->outputs, d->splits); }
 
@@ -577,6 +578,10 @@ INLINE void conv_product_scratch(conv_product *p, void *scratch)
     }
 }
 
+INLINE ptrdiff_t conv_outer_sums(const conv_outer *d)
+{
+    return d->call.job->groups * d->panels * conv_ceil(d->call.job->channels * conv_taps(d->call.job), CONV_SUM_TERMS);
+}
 INLINE ptrdiff_t conv_outer_channels(const conv_outer *d) { return conv_ceil(d->call.job->channels, d->splits); }
 
 INLINE void conv_plan_outer(const conv_call *call, ptrdiff_t slots, conv_outer *d)
@@ -597,7 +602,7 @@ INLINE void conv_plan_outer(const conv_call *call, ptrdiff_t slots, conv_outer *
     const ptrdiff_t bytes = conv_max(1, j->groups * outputs * j->channels * taps * size);
     d->pieces = conv_max(1, conv_min(d->regions, conv_min(conv_ceil(32, j->groups), CONV_PARTIAL / bytes)));
     /* units of a piece transpose the same gradient, each for some of the channels */
-    d->splits = conv_max(1, conv_min(j->channels * taps / 64, 32 / (j->groups * d->pieces)));
+    d->splits = conv_max(1, conv_min(j->channels * taps / 256, 16 / (j->groups * d->pieces)));
     d->splits = conv_ceil(j->channels, conv_ceil(j->channels, d->splits));
     d->units = d->pieces * j->groups * d->splits;
     d->next = 0, d->poisoned = 0;
@@ -637,13 +642,60 @@ INLINE void conv_plan_bias(conv_bias *d)
     d->scratch_bytes = (size_t)(d->pieces * d->channels) * sizeof(double);
 }
 
+/* ---- depthwise, channels last ---- */
+#define CONV_DEPTHWISE_TAPS 128 /* the lists of them are on the stack */
+#define CONV_DEPTHWISE_PIECES 32
+
+typedef struct {
+    conv_call call;
+    ptrdiff_t rows, pieces; /* output rows of all images, and the pieces that the weight gradient sums them in */
+    size_t scratch_bytes;
+    double *partial;        /* [pieces][taps][groups] */
+} conv_depthwise;
+
+INLINE int conv_is_depthwise(const conv_job *j)
+{
+    return j->groups > 1 && j->outputs == 1 && j->channels == 1 && j->in_group == 1 && j->out_group == 1 && j->w_group == 1 &&
+           conv_taps(j) <= CONV_DEPTHWISE_TAPS;
+}
+
+INLINE void conv_plan_depthwise(const conv_call *call, conv_depthwise *d)
+{
+    const conv_job *j = call->job;
+    d->call = *call;
+    d->rows = j->batch * j->out[0] * j->out[1];
+    const ptrdiff_t bytes = conv_taps(j) * j->groups * 8;
+    d->pieces = conv_max(1, conv_min(d->rows, conv_min(CONV_DEPTHWISE_PIECES, CONV_PARTIAL / bytes)));
+    d->scratch_bytes = (size_t)(d->pieces * bytes);
+}
+
+/* ---- some of the groups of a call, as a call of its own (whose job is *j); of_weights: call->w is the output's gradient ---- */
+INLINE void *conv_move(const void *p, ptrdiff_t elements, int f64)
+{
+    return p ? (char *)p + elements * (f64 ? 8 : 4) : NULL;
+}
+INLINE conv_call conv_some_groups(const conv_call *call, int of_weights, ptrdiff_t first, ptrdiff_t count, conv_job *j)
+{
+    conv_call c = *call;
+    *j = *call->job;
+    j->groups = conv_min(count, j->groups - first);
+    c.job = j;
+    c.in = conv_move(c.in, first * j->in_group, c.f64);
+    c.w = conv_move(c.w, first * (of_weights ? j->out_group : j->w_group), c.f64);
+    c.out = conv_move(c.out, first * (of_weights ? j->w_group : j->out_group), c.f64);
+    c.bias = conv_move(c.bias, first * j->outputs, c.f64);
+    return c;
+}
+
 /* ---- which path; by shape only ---- */
-enum { CONV_DIRECT, CONV_PRODUCT, CONV_LANES, CONV_OUTER };
+enum { CONV_DIRECT, CONV_PRODUCT, CONV_LANES, CONV_OUTER, CONV_DEPTHWISE };
 #define CONV_SCRATCH 4194304 /* bytes: the most for a band, or for the weights of all groups of a call */
 
 /* groups that are run in one go: their weights, packed or as sums, fit CONV_SCRATCH */
-INLINE ptrdiff_t conv_groups_at_once(const conv_job *j, ptrdiff_t size)
+INLINE ptrdiff_t conv_groups_at_once(const conv_job *j, int path, ptrdiff_t size)
 {
+    if (path == CONV_PRODUCT)
+        return j->groups;
     const ptrdiff_t bytes = conv_max(1, j->outputs * j->channels * conv_taps(j) * size);
     return conv_max(1, conv_min(j->groups, CONV_SCRATCH / bytes));
 }
@@ -658,11 +710,13 @@ INLINE int conv_band_fits(const conv_job *j, ptrdiff_t size)
 INLINE int conv_forward_path(const conv_job *j, ptrdiff_t size)
 {
     const ptrdiff_t terms = j->channels * conv_taps(j);
+    if (conv_is_depthwise(j))
+        return CONV_DEPTHWISE;
     /* the band does without patches, but its tiles end in gaps, and stream all weights for each region */
     if (j->outputs * terms * size > 524288 || !conv_band_fits(j, size))
         return CONV_PRODUCT;
-    /* channels far apart: each is another page */
-    if (conv_taps(j) == 1 && j->channels > 64)
+    /* one tap: the copy would serve a single use */
+    if (conv_taps(j) == 1 && j->channels > 64 && !conv_in_place(j))
         return CONV_PRODUCT;
     /* channels last are transposed into the band and out of it, which few taps do not pay for */
     if (j->in_channel == 1 && j->groups == 1 && (conv_taps(j) < 4 && j->channels >= 16))
@@ -673,17 +727,24 @@ INLINE int conv_forward_path(const conv_job *j, ptrdiff_t size)
 INLINE int conv_weight_path(const conv_job *j, ptrdiff_t size)
 {
     const ptrdiff_t terms = j->channels * conv_taps(j), lanes = SIMD_BYTES / size;
+    if (conv_is_depthwise(j))
+        return CONV_DEPTHWISE;
     if (j->outputs * terms * size > CONV_SCRATCH || terms * SIMD_BYTES > CONV_SCRATCH || !conv_band_fits(j, size))
         return CONV_PRODUCT;
     if (j->outputs < lanes / 2)
         return CONV_LANES;
-    /* sums of a region are short, or patches are packed for many outputs */
-    if (j->outputs >= 96 || (j->outputs >= 64 && conv_positions(j) <= 64))
+    /* the sums of a region are read and written again for the next; where regions are small, or sums many, this is what
+     * takes the time, and for many outputs it is cheap to pack patches */
+    if (j->outputs * terms * size > 1048576 || (j->outputs >= 64 && conv_positions(j) <= 64))
+        return CONV_PRODUCT;
+    if (conv_taps(j) == 1 && (j->outputs > 64 || j->channels > 64))
         return CONV_PRODUCT;
     return CONV_OUTER;
 }
 
 #define REAL_BODY "conv_real.h"
+#include "for_each_real.h"
+#define REAL_BODY "conv_depthwise_real.h"
 #include "for_each_real.h"
 #define REAL_BODY "conv_gemm_real.h"
 #include "for_each_real.h"
@@ -708,6 +769,9 @@ CONV_TASK(conv_lanes_slot, conv_lanes, call.f64)
 CONV_TASK(conv_lanes_sum, conv_lanes, call.f64)
 CONV_TASK(conv_outer_slot, conv_outer, call.f64)
 CONV_TASK(conv_outer_sum, conv_outer, call.f64)
+CONV_TASK(conv_depthwise_row, conv_depthwise, call.f64)
+CONV_TASK(conv_depthwise_piece, conv_depthwise, call.f64)
+CONV_TASK(conv_depthwise_sum, conv_depthwise, call.f64)
 CONV_TASK(conv_bias_piece, conv_bias, f64)
 CONV_TASK(conv_bias_sum, conv_bias, f64)
 #endif

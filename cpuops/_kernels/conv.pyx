@@ -1,6 +1,6 @@
 """Convolution: the forward pass and the gradients to x, weight and bias.
 
-The arithmetic and the jobs are conv.h's; here are the choice of path, the scratch and the threads.
+The jobs, the paths and the arithmetic are conv.h's (read its head); here are the scratch and the threads.
 """
 cimport numpy as cnp
 from cython.parallel cimport prange
@@ -12,10 +12,6 @@ from cpuops._memory cimport Block, scratch
 cdef extern from "conv.h" nogil:
     ctypedef struct conv_job:
         Py_ssize_t batch, groups, outputs, channels
-        Py_ssize_t[3] size "in"
-        Py_ssize_t[3] out
-        Py_ssize_t[3] kernel
-        Py_ssize_t[3] step
     ctypedef struct conv_call:
         const conv_job *job
         int f64
@@ -25,7 +21,6 @@ cdef extern from "conv.h" nogil:
         void *out
     ctypedef struct conv_direct:
         size_t scratch_bytes
-        Py_ssize_t units
         int poisoned
     ctypedef struct conv_lanes:
         size_t scratch_bytes
@@ -37,11 +32,14 @@ cdef extern from "conv.h" nogil:
         size_t scratch_bytes
         Py_ssize_t jobs
         int poisoned
-        int padded
     ctypedef struct conv_weights_f32:
         pass
     ctypedef struct conv_weights_f64:
         pass
+    ctypedef struct conv_depthwise:
+        size_t scratch_bytes
+        Py_ssize_t rows, pieces
+        double *partial
     ctypedef struct conv_bias:
         int f64
         const void *grad
@@ -49,43 +47,55 @@ cdef extern from "conv.h" nogil:
         Py_ssize_t outer, channels, inner, pieces
         size_t scratch_bytes
         double *partial
-    int CONV_DIRECT, CONV_PRODUCT, CONV_LANES, CONV_OUTER
-    int conv_forward_path(const conv_job *j, Py_ssize_t size) noexcept
-    int conv_weight_path(const conv_job *j, Py_ssize_t size) noexcept
-    Py_ssize_t conv_groups_at_once(const conv_job *j, Py_ssize_t size) noexcept
-    void conv_forward_job(conv_job *j, Py_ssize_t batch, Py_ssize_t groups, Py_ssize_t outputs, Py_ssize_t channels, int channels_last,
-                          const Py_ssize_t *size, const Py_ssize_t *kernel, const Py_ssize_t *output, const Py_ssize_t *stride,
-                          const Py_ssize_t *dilation, const Py_ssize_t *before) noexcept
+
+    # jobs
+    void conv_forward_job(conv_job *j, Py_ssize_t batch, Py_ssize_t groups, Py_ssize_t outputs, Py_ssize_t channels,
+                          int channels_last, const Py_ssize_t *size, const Py_ssize_t *kernel, const Py_ssize_t *output,
+                          const Py_ssize_t *stride, const Py_ssize_t *dilation, const Py_ssize_t *before) noexcept
     void conv_simplify(conv_job *j) noexcept
     bint conv_padded(const conv_job *j) noexcept
     Py_ssize_t conv_positions(const conv_job *j) noexcept
+    Py_ssize_t conv_taps(const conv_job *j) noexcept
     Py_ssize_t conv_phases(const conv_job *j, int axis) noexcept
     bint conv_phases_cover(const conv_job *j) noexcept
     bint conv_phase(const conv_job *f, const Py_ssize_t *t0, conv_job *j, Py_ssize_t *w_start, Py_ssize_t *x_start) noexcept
+    conv_call conv_some_groups(const conv_call *call, int of_weights, Py_ssize_t first, Py_ssize_t count, conv_job *j) noexcept
+
+    # paths
+    int CONV_DIRECT, CONV_PRODUCT, CONV_LANES, CONV_OUTER, CONV_DEPTHWISE
+    int conv_forward_path(const conv_job *j, Py_ssize_t size) noexcept
+    int conv_weight_path(const conv_job *j, Py_ssize_t size) noexcept
+    Py_ssize_t conv_groups_at_once(const conv_job *j, int path, Py_ssize_t size) noexcept
+
+    # plans
     void conv_plan_direct(const conv_call *call, Py_ssize_t slots, conv_direct *d) noexcept
     void conv_direct_scratch(conv_direct *d, void *scratch) noexcept
     void conv_plan_lanes(const conv_call *call, Py_ssize_t slots, conv_lanes *d) noexcept
     void conv_lanes_scratch(conv_lanes *d, void *scratch) noexcept
-    void conv_plan_product(const conv_call *call, int of_weights, conv_product *p) noexcept
-    void conv_product_scratch(conv_product *p, void *scratch) noexcept
-    void conv_product_job_f32(conv_product *p, Py_ssize_t group, conv_weights_f32 *weights, gemm_job_f32 *job) noexcept
-    void conv_product_job_f64(conv_product *p, Py_ssize_t group, conv_weights_f64 *weights, gemm_job_f64 *job) noexcept
     void conv_plan_outer(const conv_call *call, Py_ssize_t slots, conv_outer *d) noexcept
     void conv_outer_scratch(conv_outer *d, void *scratch) noexcept
+    Py_ssize_t conv_outer_sums(const conv_outer *d) noexcept
+    void conv_plan_product(const conv_call *call, int of_weights, conv_product *p) noexcept
+    void conv_product_scratch(conv_product *p, void *scratch) noexcept
+    void conv_product_job_f32(conv_product *p, Py_ssize_t i, conv_weights_f32 *a, gemm_job_f32 *job) noexcept
+    void conv_product_job_f64(conv_product *p, Py_ssize_t i, conv_weights_f64 *a, gemm_job_f64 *job) noexcept
+    void conv_plan_depthwise(const conv_call *call, conv_depthwise *d) noexcept
     void conv_plan_bias(conv_bias *d) noexcept
-    void conv_terms_job_f32(conv_product *p, Py_ssize_t group, conv_weights_f32 *grad, gemm_job_f32 *job) noexcept
-    void conv_terms_job_f64(conv_product *p, Py_ssize_t group, conv_weights_f64 *grad, gemm_job_f64 *job) noexcept
-    # tasks
-    void conv_bias_piece(void *bias, Py_ssize_t i) noexcept
-    void conv_bias_sum(void *bias, Py_ssize_t c) noexcept
+
+    # tasks: (context, index)
     void conv_masked(void *call, Py_ssize_t unit) noexcept
     void conv_masked_weight(void *call, Py_ssize_t unit) noexcept
     void conv_direct_pack(void *direct, Py_ssize_t group) noexcept
     void conv_direct_slot(void *direct, Py_ssize_t slot) noexcept
+    void conv_lanes_slot(void *lanes, Py_ssize_t slot) noexcept
+    void conv_lanes_sum(void *lanes, Py_ssize_t output) noexcept
     void conv_outer_slot(void *outer, Py_ssize_t slot) noexcept
     void conv_outer_sum(void *outer, Py_ssize_t i) noexcept
-    void conv_lanes_slot(void *lanes, Py_ssize_t slot) noexcept
-    void conv_lanes_sum(void *lanes, Py_ssize_t i) noexcept
+    void conv_depthwise_row(void *depthwise, Py_ssize_t row) noexcept
+    void conv_depthwise_piece(void *depthwise, Py_ssize_t piece) noexcept
+    void conv_depthwise_sum(void *depthwise, Py_ssize_t tap) noexcept
+    void conv_bias_piece(void *bias, Py_ssize_t piece) noexcept
+    void conv_bias_sum(void *bias, Py_ssize_t channel) noexcept
 
 ctypedef void (*task_function)(void *context, Py_ssize_t i) noexcept nogil
 
@@ -112,30 +122,28 @@ cdef int read_geometry(object geometry, conv_job *j) except -1:
     return 0
 
 
-# ---------------------------------------------------------------- one correlation
+# ---------------------------------------------------------------- the paths; each returns whether padding met a NaN or an infinity
 
 
-cdef int direct(conv_call *call, int num_threads) except -1:
+cdef bint direct(conv_call *call, int num_threads) except -1:
     """Parallel over units: a region of an image, a group, a share of its output channels."""
-    cdef const conv_job *job = call.job
     cdef conv_direct d
     cdef Block memory
     conv_plan_direct(call, num_threads, &d)
     memory = scratch(d.scratch_bytes)
     with nogil:
         conv_direct_scratch(&d, memory.ptr)
-        each(conv_direct_pack, &d, job.groups, num_threads)
-        if not (d.poisoned and conv_padded(job)):
+        each(conv_direct_pack, &d, call.job.groups, num_threads)
+        if not (d.poisoned and conv_padded(call.job)):
             each(conv_direct_slot, &d, num_threads, num_threads)
-    return d.poisoned and conv_padded(job)
+    return d.poisoned and conv_padded(call.job)
 
 
-cdef int product(conv_call *call, bint of_weights, int num_threads) except -1:
-    """One product a group, parallel as gemm.h is: [outputs, terms] x [terms, batch and positions], or for the weight
-    gradient [outputs, batch and positions] x [batch and positions, terms]."""
+cdef bint product(conv_call *call, bint of_weights, int num_threads) except -1:
+    """One product of gemm.h after the other, parallel as these are."""
     cdef conv_product p
-    cdef conv_weights_f32 weights_f32
-    cdef conv_weights_f64 weights_f64
+    cdef conv_weights_f32 a_f32
+    cdef conv_weights_f64 a_f64
     cdef gemm_job_f32 job_f32
     cdef gemm_job_f64 job_f64
     cdef Block tables, memory
@@ -145,20 +153,14 @@ cdef int product(conv_call *call, bint of_weights, int num_threads) except -1:
     conv_product_scratch(&p, tables.ptr)
     for i in range(p.jobs):
         if call.f64:
-            if of_weights:
-                conv_terms_job_f64(&p, i, &weights_f64, &job_f64)
-            else:
-                conv_product_job_f64(&p, i, &weights_f64, &job_f64)
+            conv_product_job_f64(&p, i, &a_f64, &job_f64)
             gemm_plan_f64(&job_f64, num_threads)
             memory = scratch(job_f64.scratch_bytes)
             job_f64.scratch = memory.ptr
             with nogil:
                 gemm_f64(&job_f64, num_threads)
         else:
-            if of_weights:
-                conv_terms_job_f32(&p, i, &weights_f32, &job_f32)
-            else:
-                conv_product_job_f32(&p, i, &weights_f32, &job_f32)
+            conv_product_job_f32(&p, i, &a_f32, &job_f32)
             gemm_plan_f32(&job_f32, num_threads)
             memory = scratch(job_f32.scratch_bytes)
             job_f32.scratch = memory.ptr
@@ -167,60 +169,24 @@ cdef int product(conv_call *call, bint of_weights, int num_threads) except -1:
     return p.poisoned
 
 
-import os
-cdef int PATH = int(os.environ.get('CONV_PATH', '-1'))
+cdef bint depthwise(conv_call *call, bint of_weights, int num_threads) except -1:
+    """Forward: parallel over output rows. Weight gradient: over pieces of them, which are then added in order."""
+    cdef conv_depthwise d
+    cdef Block memory
+    conv_plan_depthwise(call, &d)
+    memory = scratch(d.scratch_bytes if of_weights else 0)
+    d.partial = <double *> memory.ptr
+    with nogil:
+        if of_weights:
+            each(conv_depthwise_piece, &d, d.pieces, num_threads)
+            each(conv_depthwise_sum, &d, conv_taps(call.job), num_threads)
+        else:
+            each(conv_depthwise_row, &d, d.rows, num_threads)
+    return False
 
 
-cdef int correlate(conv_call *call, int num_threads) except -1:
-    """call.out = correlation of call.x with call.w, plus bias; every output cell is written."""
-    cdef conv_job job = call.job[0]
-    cdef int poisoned
-    conv_simplify(&job)
-    if job.batch * job.groups * job.outputs * conv_positions(&job) == 0:
-        return 0
-    call.job = &job
-    path = conv_forward_path(&job, 8 if call.f64 else 4) if PATH < 0 else PATH
-    poisoned = direct(call, num_threads) if path == CONV_DIRECT else product(call, False, num_threads)
-    if poisoned:
-        with nogil:
-            each(conv_masked, call, job.batch * job.groups * job.outputs, num_threads)
-    return 0
-
-
-def conv_forward(real tag, cnp.ndarray x, cnp.ndarray w, bias, cnp.ndarray out, object geometry, int num_threads):
-    """OUT out = IN x correlated with IN w, plus IN bias [Cout] (or None)."""
-    cdef conv_job job
-    cdef conv_call call
-    read_geometry(geometry, &job)
-    call.job, call.f64 = &job, sizeof(real) == 8
-    call.x, call.w, call.out = data(x), data(w), data(out)
-    call.bias = NULL if bias is None else data(<cnp.ndarray> bias)
-    correlate(&call, num_threads)
-
-
-def conv_x_backward(real tag, cnp.ndarray w, cnp.ndarray grad, cnp.ndarray out, object geometry, int num_threads):
-    """OUT out (x's shape) from IN w and IN grad: one correlation a phase of the stride, into cells of its own."""
-    cdef conv_job forward, job
-    cdef conv_call call
-    cdef Py_ssize_t[3] t0
-    cdef Py_ssize_t w_start, x_start
-    read_geometry(geometry, &forward)
-    call.f64, call.x, call.bias = sizeof(real) == 8, data(grad), NULL
-    if not conv_phases_cover(&forward):
-        out.fill(0)
-    for t0[0] in range(conv_phases(&forward, 0)):
-        for t0[1] in range(conv_phases(&forward, 1)):
-            for t0[2] in range(conv_phases(&forward, 2)):
-                if conv_phase(&forward, t0, &job, &w_start, &x_start):
-                    call.job, call.w, call.out = &job, <real *> data(w) + w_start, <real *> data(out) + x_start
-                    correlate(&call, num_threads)
-
-
-# ---------------------------------------------------------------- the weight gradient
-
-
-cdef int lanes(conv_call *call, int num_threads) except -1:
-    """Parallel over pieces of the sum, groups and output channels; the pieces are added in order."""
+cdef bint lanes(conv_call *call, int num_threads) except -1:
+    """Parallel over pieces of the sum, groups and output channels; the pieces are then added in order."""
     cdef conv_lanes d
     cdef Block memory
     conv_plan_lanes(call, num_threads, &d)
@@ -232,8 +198,8 @@ cdef int lanes(conv_call *call, int num_threads) except -1:
     return d.poisoned
 
 
-cdef int outer(conv_call *call, int num_threads) except -1:
-    """Parallel over pieces of the sum, groups and channels; the pieces are added in order."""
+cdef bint outer(conv_call *call, int num_threads) except -1:
+    """Parallel over pieces of the sum, groups and channels; the pieces are then added in order."""
     cdef conv_outer d
     cdef Block memory
     conv_plan_outer(call, num_threads, &d)
@@ -241,49 +207,100 @@ cdef int outer(conv_call *call, int num_threads) except -1:
     with nogil:
         conv_outer_scratch(&d, memory.ptr)
         each(conv_outer_slot, &d, num_threads, num_threads)
-        each(conv_outer_sum, &d, call.job.groups * call.job.outputs, num_threads)
+        each(conv_outer_sum, &d, conv_outer_sums(&d), num_threads)
     return d.poisoned
 
 
-cdef int weight_gradient(conv_call *call, int num_threads) except -1:
-    """call.out = gradient to the weight, from call.x and the output's gradient call.w."""
-    cdef conv_job job = call.job[0]
-    if job.groups * job.outputs * job.channels == 0:
-        return 0
-    conv_simplify(&job)
-    call.job = &job
-    cdef int poisoned
-    path = conv_weight_path(&job, 8 if call.f64 else 4) if PATH < 0 else PATH
-    if path == CONV_LANES:
-        poisoned = lanes(call, num_threads)
-    elif path == CONV_OUTER:
-        poisoned = outer(call, num_threads)
-    else:
-        poisoned = product(call, True, num_threads)
-    if poisoned:
-        # a NaN may be that of a gradient over padding, which meets no cell of x
-        with nogil:
-            each(conv_masked_weight, call, job.groups * job.outputs, num_threads)
+# ---------------------------------------------------------------- one job
+
+
+import os
+cdef int PATH = int(os.environ.get('CONV_PATH', '-1'))
+
+
+cdef int run(conv_call *whole, bint of_weights, int num_threads) except -1:
+    """whole.out = correlation of whole.x with whole.w, plus bias: every cell is written. of_weights: the gradient to the
+    weight, from whole.x and the output's gradient whole.w."""
+    cdef conv_job simple = whole.job[0], some
+    cdef conv_call call
+    cdef Py_ssize_t group, at_once, size = 8 if whole.f64 else 4
+    cdef int path
+    cdef bint poisoned
+    conv_simplify(&simple)
+    whole.job = &simple
+    path = conv_weight_path(&simple, size) if of_weights else conv_forward_path(&simple, size)
+    if PATH >= 0 and path != CONV_DEPTHWISE:
+        path = PATH if of_weights else PATH & 1
+    at_once = conv_groups_at_once(&simple, path, size)
+    for group in range(0, simple.groups, at_once):
+        call = conv_some_groups(whole, of_weights, group, at_once, &some)
+        if path == CONV_PRODUCT:
+            poisoned = product(&call, of_weights, num_threads)
+        elif path == CONV_DEPTHWISE:
+            poisoned = depthwise(&call, of_weights, num_threads)
+        elif path == CONV_LANES:
+            poisoned = lanes(&call, num_threads)
+        elif path == CONV_OUTER:
+            poisoned = outer(&call, num_threads)
+        else:
+            poisoned = direct(&call, num_threads)
+        if poisoned:
+            with nogil:
+                if of_weights:
+                    each(conv_masked_weight, &call, some.groups * some.outputs, num_threads)
+                else:
+                    each(conv_masked, &call, some.batch * some.groups * some.outputs, num_threads)
     return 0
+
+
+def conv_forward(real tag, cnp.ndarray x, cnp.ndarray w, bias, cnp.ndarray out, object geometry, int num_threads):
+    """OUT out = IN x correlated with IN w, plus IN bias [Cout] (or None)."""
+    cdef conv_job job
+    cdef conv_call call
+    if out.size == 0:
+        return
+    read_geometry(geometry, &job)
+    call.job, call.f64 = &job, sizeof(real) == 8
+    call.x, call.w, call.out = data(x), data(w), data(out)
+    call.bias = NULL if bias is None else data(<cnp.ndarray> bias)
+    run(&call, False, num_threads)
+
+
+def conv_x_backward(real tag, cnp.ndarray w, cnp.ndarray grad, cnp.ndarray out, object geometry, int num_threads):
+    """OUT out (x's shape) from IN w and IN grad: one correlation a phase of the stride, into cells of its own."""
+    cdef conv_job forward, job
+    cdef conv_call call
+    cdef Py_ssize_t[3] t0
+    cdef Py_ssize_t w_start, x_start
+    if out.size == 0:
+        return
+    read_geometry(geometry, &forward)
+    call.f64, call.x, call.bias = sizeof(real) == 8, data(grad), NULL
+    if not conv_phases_cover(&forward):
+        out.fill(0)
+    for t0[0] in range(conv_phases(&forward, 0)):
+        for t0[1] in range(conv_phases(&forward, 1)):
+            for t0[2] in range(conv_phases(&forward, 2)):
+                if conv_phase(&forward, t0, &job, &w_start, &x_start):
+                    call.job, call.w, call.out = &job, <real *> data(w) + w_start, <real *> data(out) + x_start
+                    run(&call, False, num_threads)
 
 
 def conv_weight_backward(real tag, cnp.ndarray x, cnp.ndarray grad, cnp.ndarray out, object geometry, int num_threads):
     """OUT out (the weight's shape) from IN x and IN grad (the output's)."""
     cdef conv_job job
     cdef conv_call call
-    if x.shape[0] == 0:
+    if x.size == 0 or out.size == 0:
         out.fill(0)
         return
     read_geometry(geometry, &job)
     call.job, call.f64 = &job, sizeof(real) == 8
     call.x, call.w, call.bias, call.out = data(x), data(grad), NULL, data(out)
-    weight_gradient(&call, num_threads)
+    run(&call, True, num_threads)
 
 
-# ---------------------------------------------------------------- the bias gradient
-
-
-def conv_bias_backward(real tag, cnp.ndarray grad, cnp.ndarray out, Py_ssize_t outer, Py_ssize_t channels, Py_ssize_t inner, int num_threads):
+def conv_bias_backward(real tag, cnp.ndarray grad, cnp.ndarray out, Py_ssize_t outer, Py_ssize_t channels, Py_ssize_t inner,
+                       int num_threads):
     """OUT out[channels] = IN grad[outer, channels, inner] summed over the other two, in double: parallel over pieces of the
     sum, which are then added in order."""
     cdef conv_bias d

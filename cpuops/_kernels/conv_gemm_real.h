@@ -237,39 +237,6 @@ FUNC void FN(conv_pack_term_rows)(const void *ctx, ptrdiff_t i0, ptrdiff_t ni, p
             FN(conv_zero)(panel + k * width + ni, width - ni);
 }
 
-/* job i: of group i % groups, of all images or of image i / groups */
-FUNC void FN(conv_product_job)(conv_product *p, ptrdiff_t i, FN(conv_weights) * weights, FN(gemm_job) * job)
-{
-    const ptrdiff_t group = i % p->call.job->groups;
-    p->image = i / p->call.job->groups;
-    const conv_job *j = p->call.job;
-    memset(job, 0, sizeof *job);
-    p->group = group;
-    weights->product = p;
-    FN(conv_weight_matrix)(p, group, &weights->matrix);
-    if (p->channels_last) {
-        job->m = j->batch * conv_positions(j), job->n = j->outputs, job->k = j->channels * conv_taps(j);
-        job->pack_a = FN(conv_pack_rows), job->a = p;
-        job->pack_b = p->padded ? FN(conv_pack_weights) : FN(gemm_plain);
-        job->b = p->padded ? (const void *)weights : (const void *)&weights->matrix;
-        if (p->dense)
-            job->c = (real *)p->call.out + group * j->out_group, job->ldc = p->ldc;
-        else
-            job->store = FN(conv_store_rows), job->store_ctx = p;
-        job->bias_col = p->call.bias ? (const real *)p->call.bias + group * j->outputs : NULL;
-        return;
-    }
-    job->m = j->outputs, job->n = (p->by_image ? 1 : j->batch) * conv_positions(j), job->k = j->channels * conv_taps(j);
-    job->pack_a = p->padded ? FN(conv_pack_weights) : FN(gemm_plain);
-    job->a = p->padded ? (const void *)weights : (const void *)&weights->matrix;
-    job->pack_b = FN(conv_pack_patches), job->b = p;
-    if (p->by_image) {
-        job->c = (real *)p->call.out + p->image * j->out_batch + group * j->out_group, job->ldc = j->out_channel;
-    } else
-        job->store = FN(conv_store_product), job->store_ctx = p;
-    job->bias_row = p->call.bias ? (const real *)p->call.bias + group * j->outputs : NULL;
-}
-
 /* ---- the weight gradient: [outputs, batch and positions] x [batch and positions, terms] ---- */
 
 /* panel[k][column] = the cell that term i0 + column reads at position k (of all images), 0 over padding */
@@ -283,25 +250,23 @@ FUNC void FN(conv_pack_terms)(const void *ctx, ptrdiff_t i0, ptrdiff_t ni, ptrdi
     FN(conv_run) run[CONV_PATCH_BLOCK];
     for (ptrdiff_t at = 0; at < nk; at += CONV_PATCH_BLOCK) {
         const ptrdiff_t n = conv_min(CONV_PATCH_BLOCK, nk - at), runs = FN(conv_runs)(j, in, k0 + at, n, run);
-        for (ptrdiff_t i = 0; i < ni; i++) {
+        if (p->padded)
+            FN(conv_zero)(rows, ni * CONV_PATCH_BLOCK);
+        /* terms i, i + taps, ... share a tap */
+        for (ptrdiff_t i = 0; i < conv_min(ni, taps); i++) {
             const conv_shift *s = p->shift + (i0 + i) % taps;
             const ptrdiff_t channel = (i0 + i) / taps * j->in_channel;
             for (ptrdiff_t q = 0; q < runs; q++) {
                 const FN(conv_run) *r = run + q;
                 const ptrdiff_t z = r->z + s->z, y = r->y + s->y, x = r->x + s->x;
-                real *to = rows + i * CONV_PATCH_BLOCK + r->start;
                 ptrdiff_t first, last;
                 conv_inside(x, j->step[2], j->in[2], r->count, &first, &last);
-                if (z < 0 || z >= j->in[0] || y < 0 || y >= j->in[1] || last < first) {
-                    FN(conv_zero)(to, r->count);
+                if (z < 0 || z >= j->in[0] || y < 0 || y >= j->in[1] || last < first)
                     continue;
-                }
-                for (ptrdiff_t k = 0; k < first; k++)
-                    to[k] = 0;
-                FN(conv_copy_row)(to + first, r->in + channel + z * j->in_axis[0] + y * j->in_axis[1] + (x + first * j->step[2]) * j->in_axis[2],
-                                  step, last - first + 1);
-                for (ptrdiff_t k = last + 1; k < r->count; k++)
-                    to[k] = 0;
+                const real *from = r->in + channel + z * j->in_axis[0] + y * j->in_axis[1] + (x + first * j->step[2]) * j->in_axis[2];
+                real *to = rows + i * CONV_PATCH_BLOCK + r->start + first;
+                for (ptrdiff_t k = i; k < ni; k += taps, from += j->in_channel, to += taps * CONV_PATCH_BLOCK)
+                    FN(conv_copy_row)(to, from, step, last - first + 1);
             }
         }
         for (ptrdiff_t k = 0; k < n; k += LANES)
@@ -342,13 +307,39 @@ FUNC void FN(conv_store_weights)(void *ctx, ptrdiff_t i0, ptrdiff_t ni, ptrdiff_
         __atomic_store_n(&p->poisoned, 1, __ATOMIC_RELAXED);
 }
 
-FUNC void FN(conv_terms_job)(conv_product *p, ptrdiff_t group, FN(conv_weights) * grad, FN(gemm_job) * job)
+/* ---- the jobs ---- */
+
+FUNC void FN(conv_forward_product)(conv_product *p, ptrdiff_t group, FN(conv_weights) * weights, FN(gemm_job) * job)
+{
+    const conv_job *j = p->call.job;
+    FN(conv_weight_matrix)(p, group, &weights->matrix);
+    if (p->channels_last) {
+        job->m = j->batch * conv_positions(j), job->n = j->outputs, job->k = j->channels * conv_taps(j);
+        job->pack_a = FN(conv_pack_rows), job->a = p;
+        job->pack_b = p->padded ? FN(conv_pack_weights) : FN(gemm_plain);
+        job->b = p->padded ? (const void *)weights : (const void *)&weights->matrix;
+        if (p->dense)
+            job->c = (real *)p->call.out + group * j->out_group, job->ldc = p->ldc;
+        else
+            job->store = FN(conv_store_rows), job->store_ctx = p;
+        job->bias_col = p->call.bias ? (const real *)p->call.bias + group * j->outputs : NULL;
+        return;
+    }
+    job->m = j->outputs, job->n = (p->by_image ? 1 : j->batch) * conv_positions(j), job->k = j->channels * conv_taps(j);
+    job->pack_a = p->padded ? FN(conv_pack_weights) : FN(gemm_plain);
+    job->a = p->padded ? (const void *)weights : (const void *)&weights->matrix;
+    job->pack_b = FN(conv_pack_patches), job->b = p;
+    if (p->by_image) {
+        job->c = (real *)p->call.out + p->image * j->out_batch + group * j->out_group, job->ldc = j->out_channel;
+    } else
+        job->store = FN(conv_store_product), job->store_ctx = p;
+    job->bias_row = p->call.bias ? (const real *)p->call.bias + group * j->outputs : NULL;
+}
+
+FUNC void FN(conv_weight_product)(conv_product *p, ptrdiff_t group, FN(conv_weights) * grad, FN(gemm_job) * job)
 {
     const conv_job *j = p->call.job;
     const ptrdiff_t terms = j->channels * conv_taps(j);
-    memset(job, 0, sizeof *job);
-    p->group = group;
-    grad->product = p;
     grad->matrix.p = (const real *)p->call.w + group * j->out_group;
     grad->matrix.rs = j->out_channel, grad->matrix.ks = p->w_step, grad->matrix.inner = p->inner, grad->matrix.table = p->w_table;
     if (p->channels_last) {
@@ -370,4 +361,16 @@ FUNC void FN(conv_terms_job)(conv_product *p, ptrdiff_t group, FN(conv_weights) 
             job->finish = FN(conv_check_weights), job->finish_ctx = p;
     } else
         job->store = FN(conv_store_weights), job->store_ctx = p;
+}
+
+/* job i: of group i % groups, of all images or of image i / groups; `a` is memory for a packer */
+FUNC void FN(conv_product_job)(conv_product *p, ptrdiff_t i, FN(conv_weights) * a, FN(gemm_job) * job)
+{
+    p->group = i % p->call.job->groups, p->image = i / p->call.job->groups;
+    a->product = p;
+    memset(job, 0, sizeof *job);
+    if (p->of_weights)
+        FN(conv_weight_product)(p, p->group, a, job);
+    else
+        FN(conv_forward_product)(p, p->group, a, job);
 }

@@ -104,6 +104,15 @@ INLINE void FN(conv_copy_row)(real *to, const real *from, ptrdiff_t step, ptrdif
             vdeal(vload(from + 2 * i), vload(from + 2 * i + LANES), &even, &odd);
             vstore(to + i, even);
         }
+#if SIMD_AVX512
+    if (step == 2 && i < n) {
+        const ptrdiff_t left = 2 * (n - i) - 1;
+        vec even, odd;
+        vdeal(vload_n(from + 2 * i, conv_min(left, LANES)), vload_n(from + 2 * i + LANES, conv_max(left - LANES, 0)), &even, &odd);
+        vstore_n(to + i, even, n - i);
+        return;
+    }
+#endif
     for (; i < n; i++)
         to[i] = from[i * step];
 }
@@ -311,6 +320,12 @@ INLINE void FN(conv_store_run)(const real *tile, real *out, ptrdiff_t step, ptrd
     if (step == 1)
         for (; i + LANES <= n; i += LANES)
             vstore(out + i, vload(out + i) + vload(tile + i));
+#if SIMD_AVX512
+    if (step == 1 && i < n) {
+        vstore_n(out + i, vload_n(out + i, n - i) + vload_n(tile + i, n - i), n - i);
+        return;
+    }
+#endif
     if (step == 2 && !add) {
         /* every other cell is somebody else's and stays; none beyond the last of these is touched */
         vec even, odd, a, b;

@@ -97,9 +97,12 @@ FUNC void FN(conv_lanes_unit)(const conv_lanes *d, ptrdiff_t unit, vec *sum, rea
                 const ptrdiff_t h = conv_min(CONV_LANES_M, nm - m);
                 for (ptrdiff_t i = 0; i < tiles; i++) {
                     const ptrdiff_t n0 = conv_part(nc * taps, tiles, i), n1 = conv_part(nc * taps, tiles, i + 1);
-                    const real *row[CONV_LANES_N];
-                    for (ptrdiff_t n = n0; n < n1; n++)
-                        row[n - n0] = band + n / taps * p->channel + d->tap[n % taps];
+                    const real *row[CONV_LANES_N], *cells = band + n0 / taps * p->channel;
+                    for (ptrdiff_t n = n0, tap = n0 % taps; n < n1; n++) {
+                        row[n - n0] = cells + d->tap[tap];
+                        if (++tap == taps)
+                            tap = 0, cells += p->channel;
+                    }
                     FN(conv_lanes_tiles)[n1 - n0 - 1][h - 1](grad + m * d->grad_plane, d->grad_plane, row, (rows - 1) * p->row + cols,
                                                              sum + m * terms + c0 * taps + n0, terms);
                 }
@@ -202,11 +205,11 @@ FUNC void FN(conv_transpose_grad)(const conv_outer *d, const real *grad, ptrdiff
     const conv_band *p = &d->band;
     const ptrdiff_t positions = (rows - 1) * p->row + cols;
     for (ptrdiff_t m0 = 0; m0 < j->outputs; m0 += d->width, to += positions * d->width)
-        for (ptrdiff_t y = 0; y < rows; y++) {
-            real *row = to + y * p->row * d->width;
-            for (ptrdiff_t v = 0; v < d->width; v += LANES) {
+        for (ptrdiff_t v = 0; v < d->width; v += LANES) {
+            const ptrdiff_t nm = conv_max(0, conv_min(LANES, j->outputs - m0 - v));
+            for (ptrdiff_t y = 0; y < rows; y++) {
+                real *row = to + y * p->row * d->width;
                 const real *from = grad + (m0 + v) * j->out_channel + y * j->out_axis[1];
-                const ptrdiff_t nm = conv_max(0, conv_min(LANES, j->outputs - m0 - v));
                 if (j->out_axis[2] == 1)
                     for (ptrdiff_t x = 0; x < cols; x += LANES)
                         FN(transpose_tile)(from + x, j->out_channel, nm, cols - x, row + x * d->width + v, d->width);
@@ -217,9 +220,9 @@ FUNC void FN(conv_transpose_grad)(const conv_outer *d, const real *grad, ptrdiff
                     for (ptrdiff_t x = 0; x < cols; x++)
                         for (ptrdiff_t m = 0; m < LANES; m++)
                             row[x * d->width + v + m] = m < nm ? from[x * j->out_axis[2] + m * j->out_channel] : 0;
+                for (ptrdiff_t x = cols; x < p->row && y + 1 < rows; x++)
+                    vstore(row + x * d->width + v, vzero());
             }
-            if (y + 1 < rows)
-                FN(conv_zero)(row + cols * d->width, (p->row - cols) * d->width);
         }
 }
 
@@ -259,9 +262,12 @@ FUNC void FN(conv_outer_unit)(const conv_outer *d, ptrdiff_t unit, real *band, r
                 for (ptrdiff_t i = 0; i < d->panels; i++)
                     for (ptrdiff_t t = 0; t < tiles; t++) {
                         const ptrdiff_t n0 = conv_part(nc * taps, tiles, t), n1 = conv_part(nc * taps, tiles, t + 1);
-                        const real *row[8];
-                        for (ptrdiff_t n = n0; n < n1; n++)
-                            row[n - n0] = from + n / taps * channel + d->tap[n % taps] + k;
+                        const real *row[8], *cells = from + n0 / taps * channel + k;
+                        for (ptrdiff_t n = n0, tap = n0 % taps; n < n1; n++) {
+                            row[n - n0] = cells + d->tap[tap];
+                            if (++tap == taps)
+                                tap = 0, cells += channel;
+                        }
                         FN(conv_outer_tiles)[n1 - n0 - 1][d->vectors - 1](conv_min(block, positions - k), row,
                                                                           grad + (i * positions + k) * d->width,
                                                                           sum + (i * terms + c0 * taps + n0) * d->width);
@@ -282,24 +288,33 @@ FUNC void FN(conv_outer_slot)(conv_outer *d, ptrdiff_t slot)
     }
 }
 
-/* the pieces of one output channel (counted through all groups), in order, to the weight gradient */
+/* the pieces of some terms of one panel, in order, to the weight gradient */
 FUNC void FN(conv_outer_sum)(conv_outer *d, ptrdiff_t i)
 {
     const conv_job *j = d->call.job;
-    const ptrdiff_t g = i / j->outputs, m = i % j->outputs, terms = j->channels * conv_taps(j), set = d->panels * terms * d->width;
-    const real *partial = (const real *)d->partial + g * set + m / d->width * terms * d->width + m % d->width;
-    real *out = (real *)d->call.out + g * j->w_group + m * j->w_output;
-    double bad = 0;
-    for (ptrdiff_t c = 0; c < j->channels; c++)
-        for (ptrdiff_t z = 0; z < j->kernel[0]; z++)
-            for (ptrdiff_t y = 0; y < j->kernel[1]; y++)
-                for (ptrdiff_t x = 0; x < j->kernel[2]; x++, partial += d->width) {
-                    double sum = 0;
-                    for (ptrdiff_t piece = 0; piece < d->pieces; piece++)
-                        sum += (double)partial[piece * j->groups * set];
-                    out[c * j->w_channel + z * j->w_axis[0] + y * j->w_axis[1] + x * j->w_axis[2]] = (real)sum;
-                    bad += sum * 0;
-                }
+    const ptrdiff_t terms = j->channels * conv_taps(j), all = j->groups * d->panels * terms * d->width;
+    const ptrdiff_t first = conv_split(&i, conv_ceil(terms, CONV_SUM_TERMS)) * CONV_SUM_TERMS, n = conv_min(CONV_SUM_TERMS, terms - first);
+    const ptrdiff_t panel = conv_split(&i, d->panels), g = i, m0 = panel * d->width, nm = conv_min(d->width, j->outputs - m0);
+    const real *partial = (const real *)d->partial + ((g * d->panels + panel) * terms + first) * d->width;
+    real *out = (real *)d->call.out + g * j->w_group + m0 * j->w_output, sum[CONV_SUM_TERMS][4 * LANES];
+    ptrdiff_t to[CONV_SUM_TERMS];
+    real bad = 0;
+    for (ptrdiff_t t = 0; t < n; t++, partial += d->width) {
+        for (ptrdiff_t v = 0; v < d->width; v += WLANES) {
+            wvec s = wload(partial + v);
+            for (ptrdiff_t piece = 1; piece < d->pieces; piece++)
+                s = s + wload(partial + piece * all + v);
+            wstore(&sum[t][v], s);
+        }
+        ptrdiff_t rest = first + t;
+        to[t] = conv_split(&rest, j->kernel[2]) * j->w_axis[2] + conv_split(&rest, j->kernel[1]) * j->w_axis[1];
+        to[t] += conv_split(&rest, j->kernel[0]) * j->w_axis[0] + rest * j->w_channel;
+    }
+    for (ptrdiff_t m = 0; m < nm; m++)
+        for (ptrdiff_t t = 0; t < n; t++) {
+            out[m * j->w_output + to[t]] = sum[t][m];
+            bad += sum[t][m] * 0;
+        }
     if (bad != 0) /* NaN */
         __atomic_store_n(&d->poisoned, 1, __ATOMIC_RELAXED);
 }

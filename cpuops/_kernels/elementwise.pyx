@@ -1,6 +1,7 @@
 """Elementwise operations and activations; formulas and derivatives: elementwise.h.
 
-Parallel over blocks of cells; each cell is written by one thread and depends on its own operands only.
+Parallel over blocks of cells; each cell is written by one thread and depends on its own operands only. A kernel returns the
+number of its blocks, for those who ask how its work is shared.
 """
 cimport numpy as cnp
 from cython.parallel cimport prange
@@ -56,6 +57,7 @@ def unary(real tag, int op, cnp.ndarray x, cnp.ndarray out, Py_ssize_t n, double
         else:
             for b in prange(blocks, schedule='dynamic', num_threads=num_threads):
                 unary_block(tag, op, xp, outp, b, n, p, q)
+    return blocks
 
 
 cdef inline void unary_backward_block(real tag, int op, const real *g, const real *x, real *out, Py_ssize_t b, Py_ssize_t n,
@@ -81,6 +83,7 @@ def unary_backward(real tag, int op, cnp.ndarray g, cnp.ndarray x, cnp.ndarray o
         else:
             for b in prange(blocks, schedule='dynamic', num_threads=num_threads):
                 unary_backward_block(tag, op, gp, xp, outp, b, n, p, q)
+    return blocks
 
 
 cdef inline void binary_block(real tag, int op, const real *x, const real *y, real *out, int ndim, const Py_ssize_t *dims,
@@ -116,6 +119,7 @@ def binary(real tag, int op, cnp.ndarray x, Py_ssize_t x_offset, cnp.ndarray y, 
         else:
             for b in prange(blocks, schedule='dynamic', num_threads=num_threads):
                 binary_block(tag, op, xp, yp, outp, ndim, d, sx, sy, b, n)
+    return blocks
 
 
 # the rows of a pair's gradients: g is dense, x, dx and dy hold a row every `row` elements; row r reads y's row r % y_rows,
@@ -159,3 +163,4 @@ def binary_backward(real tag, int op, cnp.ndarray g, cnp.ndarray x, cnp.ndarray 
         else:
             for b in prange(blocks, schedule='dynamic', num_threads=num_threads):
                 pair_block(tag, op, gp, xp, yp, dxp, dyp, &rows, b)
+    return blocks

@@ -65,11 +65,10 @@ INLINE ptrdiff_t FN(gemm_kc)(ptrdiff_t k)
 #define GEMM_ROWS(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13)
 
 /* c[rows, nv vectors] (+)= a b over kc, then + bias. A element (i, k) is a[i*ars + k*aks]; B row k starts at b + k*bks.
- * Every step fetches the line at `next`, which moves on by next_step; with `keep` (and nv = 2), it packs B's row to `copy`.
- * rows, nv and keep are constants after inlining; all accumulators are in registers */
+ * rows and nv are constants after inlining; all accumulators are in registers */
 INLINE void FN(gemm_tile)(const int rows, const int nv, ptrdiff_t kc, const real *a, ptrdiff_t ars, ptrdiff_t aks,
                           const real *b, ptrdiff_t bks, real *c, ptrdiff_t ldc, int add, const real *bias_row,
-                          const real *bias_col, const real *next, ptrdiff_t next_step, const int keep, real *copy)
+                          const real *bias_col)
 {
 #define X(i) vec c##i = vzero(), d##i = vzero();
     GEMM_ROWS(X)
@@ -116,13 +115,6 @@ INLINE void FN(gemm_tile)(const int rows, const int nv, ptrdiff_t kc, const real
         GEMM_ROWS(X)
 #undef X
         b += bks;
-        if (keep) {
-            vstore(copy, b0);
-            vstore(copy + LANES, b1);
-            copy += GEMM_NR;
-        }
-        __builtin_prefetch(next, 0, 2);
-        next += next_step;
         a0 += aks, a3 += aks, a6 += aks, a9 += aks, a12 += aks;
     }
 #undef A0
@@ -180,21 +172,22 @@ INLINE void FN(gemm_tile)(const int rows, const int nv, ptrdiff_t kc, const real
 
 #define GEMM_TILE_ARGS                                                                                                  \
     ptrdiff_t kc, const real *a, ptrdiff_t ars, ptrdiff_t aks, const real *b, ptrdiff_t bks, real *c, ptrdiff_t ldc,    \
-        int add, const real *bias_row, const real *bias_col, const real *next, ptrdiff_t next_step, real *copy
-#define GEMM_TILE_FUNCTION(i, name, nv, keep)                                                                           \
-    FUNC void FN(gemm_tile_##i##_##name)(GEMM_TILE_ARGS)                                                                \
+        int add, const real *bias_row, const real *bias_col
+#define X(i)                                                                                                            \
+    FUNC void FN(gemm_tile_##i##_1)(GEMM_TILE_ARGS)                                                                     \
     {                                                                                                                   \
-        FN(gemm_tile)(i + 1 <= GEMM_MR ? i + 1 : 1, nv, kc, a, ars, aks, b, bks, c, ldc, add, bias_row, bias_col, next, \
-                      next_step, keep, copy);                                                                           \
+        FN(gemm_tile)(i + 1 <= GEMM_MR ? i + 1 : 1, 1, kc, a, ars, aks, b, bks, c, ldc, add, bias_row, bias_col);       \
+    }                                                                                                                   \
+    FUNC void FN(gemm_tile_##i##_2)(GEMM_TILE_ARGS)                                                                     \
+    {                                                                                                                   \
+        FN(gemm_tile)(i + 1 <= GEMM_MR ? i + 1 : 1, 2, kc, a, ars, aks, b, bks, c, ldc, add, bias_row, bias_col);       \
     }
-#define X(i) GEMM_TILE_FUNCTION(i, half, 1, 0) GEMM_TILE_FUNCTION(i, full, 2, 0) GEMM_TILE_FUNCTION(i, keep, 2, 1)
 GEMM_ROWS(X)
 #undef X
-#undef GEMM_TILE_FUNCTION
 typedef void (*FN(gemm_tile_function))(GEMM_TILE_ARGS);
-#define X(i) {FN(gemm_tile_##i##_half), FN(gemm_tile_##i##_full), FN(gemm_tile_##i##_keep)},
-/* [rows - 1][one vector, two, two with keep] */
-static const FN(gemm_tile_function) FN(gemm_tiles)[14][3] __attribute__((unused)) = {GEMM_ROWS(X)};
+#define X(i) {FN(gemm_tile_##i##_1), FN(gemm_tile_##i##_2)},
+/* [rows - 1][vectors - 1] */
+static const FN(gemm_tile_function) FN(gemm_tiles)[14][2] __attribute__((unused)) = {GEMM_ROWS(X)};
 #undef X
 
 /* c[rows, cols] = t, or c + t; then + bias */
@@ -215,19 +208,18 @@ FUNC void FN(gemm_merge)(ptrdiff_t rows, ptrdiff_t cols, const real *t, ptrdiff_
         }
 }
 
-/* rows <= GEMM_MR by cols <= GEMM_NR of C. B is read in whole vectors; a short row of C goes through a buffer. `copy`: NULL, or
- * where B is packed on the way, if cols is GEMM_NR */
+/* rows <= GEMM_MR by cols <= GEMM_NR of C. B is read in whole vectors; a short row of C goes through a buffer */
 INLINE void FN(gemm_piece)(ptrdiff_t rows, ptrdiff_t cols, ptrdiff_t kc, const real *a, ptrdiff_t ars, ptrdiff_t aks,
                            const real *b, ptrdiff_t bks, real *c, ptrdiff_t ldc, int add, const real *bias_row,
-                           const real *bias_col, const real *next, ptrdiff_t next_step, real *copy)
+                           const real *bias_col)
 {
-    FN(gemm_tile_function) tile = FN(gemm_tiles)[rows - 1][copy ? 2 : cols > LANES];
+    FN(gemm_tile_function) tile = FN(gemm_tiles)[rows - 1][cols > LANES];
     if (cols == GEMM_NR || cols == LANES) {
-        tile(kc, a, ars, aks, b, bks, c, ldc, add, bias_row, bias_col, next, next_step, copy);
+        tile(kc, a, ars, aks, b, bks, c, ldc, add, bias_row, bias_col);
         return;
     }
     real t[GEMM_MR * GEMM_NR] __attribute__((aligned(64)));
-    tile(kc, a, ars, aks, b, bks, t, GEMM_NR, 0, NULL, NULL, next, next_step, copy);
+    tile(kc, a, ars, aks, b, bks, t, GEMM_NR, 0, NULL, NULL);
     FN(gemm_merge)(rows, cols, t, GEMM_NR, c, ldc, add, bias_row, bias_col);
 }
 
@@ -432,50 +424,18 @@ INLINE void FN(gemm_pack_panel)(const FN(gemm_job) *w, int is_a, ptrdiff_t panel
     (is_a ? w->pack_a : w->pack_b)(is_a ? w->a : w->b, i0, ni, k0, nk, to, width);
 }
 
-/* What a tile fetches while it computes: a line every step, p and what follows by step. Packing does little but wait for
- * memory, so the rows of a panel that is packed next are fetched under the arithmetic of this one */
-typedef struct {
-    const real *p;
-    ptrdiff_t step;
-} FN(gemm_ahead);
-
-/* line `line` of the rows of a panel, if they are contiguous in a matrix in memory; else `nothing`, which is in the cache */
-INLINE FN(gemm_ahead) FN(gemm_fetch)(const FN(gemm_job) *w, int is_a, ptrdiff_t panel, ptrdiff_t chunk, ptrdiff_t line, const real *nothing)
-{
-    FN(gemm_ahead) none = {nothing, 0};
-    const FN(gemm_matrix) *x = (const FN(gemm_matrix) *)(is_a ? w->a : w->b);
-    ptrdiff_t width = is_a ? w->mr : GEMM_NR, i = panel * width + line * (64 / (ptrdiff_t)sizeof(real));
-    if ((is_a ? w->pack_a : w->pack_b) != FN(gemm_plain) || x->rs != 1 || x->table || i >= FN(gemm_min)((panel + 1) * width, is_a ? w->m : w->n))
-        return none;
-    FN(gemm_ahead) t = {x->p + i + chunk * w->kc * x->ks, x->ks};
-    return t;
-}
-
-/* where a whole panel of B lies in memory, if its rows are contiguous; else NULL */
-INLINE FN(gemm_strip) FN(gemm_rows)(const FN(gemm_job) *w, ptrdiff_t panel, ptrdiff_t chunk)
-{
-    FN(gemm_strip) s = {NULL, 0, 0};
-    const FN(gemm_matrix) *x = (const FN(gemm_matrix) *)w->b;
-    if (w->direct_b || w->pack_b != FN(gemm_plain) || x->rs != 1 || x->table || (panel + 1) * GEMM_NR > w->n)
-        return s;
-    s.p = x->p + panel * GEMM_NR + chunk * w->kc * x->ks;
-    s.rs = 1;
-    s.ks = x->ks;
-    return s;
-}
-
 /* a tile from two panels */
-INLINE void FN(gemm_cell)(const FN(gemm_job) *w, ptrdiff_t pa, ptrdiff_t pb, ptrdiff_t chunk, FN(gemm_strip) a, FN(gemm_strip) b, FN(gemm_ahead) next, real *copy)
+INLINE void FN(gemm_cell)(const FN(gemm_job) *w, ptrdiff_t pa, ptrdiff_t pb, ptrdiff_t chunk, FN(gemm_strip) a, FN(gemm_strip) b)
 {
     FN(gemm_place) t = FN(gemm_where)(w, pa, pb, chunk);
     ptrdiff_t nk = FN(gemm_min)(w->kc, w->k - chunk * w->kc);
     if (w->store) {
         real c[GEMM_MR * GEMM_NR] __attribute__((aligned(64)));
-        FN(gemm_tiles)[t.ni - 1][copy ? 2 : t.nj > LANES](nk, a.p, a.rs, a.ks, b.p, b.ks, c, GEMM_NR, 0, NULL, NULL, next.p, next.step, copy);
+        FN(gemm_tiles)[t.ni - 1][t.nj > LANES](nk, a.p, a.rs, a.ks, b.p, b.ks, c, GEMM_NR, 0, NULL, NULL);
         FN(gemm_out)(w, &t, c, GEMM_NR);
     } else {
         FN(gemm_piece)(t.ni, t.nj, nk, a.p, a.rs, a.ks, b.p, b.ks, w->c + t.i0 * w->ldc + t.j0, w->ldc, t.add, t.bias_row,
-                       t.bias_col, next.p, next.step, copy);
+                       t.bias_col);
     }
     FN(gemm_finished)(w, &t);
 }
@@ -496,7 +456,7 @@ INLINE void FN(gemm_deep_chunk)(const FN(gemm_job) *w, ptrdiff_t first, ptrdiff_
         for (ptrdiff_t p = 0; p < w->panels_a; p++, c += GEMM_TILE) {
             FN(gemm_place) t = FN(gemm_where)(w, p, q, chunk);
             FN(gemm_strip) x = FN(gemm_find)(w, 1, p, chunk, a + p * w->stride_a), y = FN(gemm_find)(w, 0, q, chunk, b);
-            FN(gemm_tiles)[t.ni - 1][t.nj > LANES](nk, x.p, x.rs, x.ks, y.p, y.ks, c, GEMM_NR, 0, NULL, NULL, y.p, 0, NULL);
+            FN(gemm_tiles)[t.ni - 1][t.nj > LANES](nk, x.p, x.rs, x.ks, y.p, y.ks, c, GEMM_NR, 0, NULL, NULL);
         }
     }
 }
@@ -571,20 +531,12 @@ FUNC void FN(gemm_task)(const FN(gemm_job) *w, ptrdiff_t phase, ptrdiff_t task, 
     const int pack = !w->keep || t.s0 == 0;
     for (ptrdiff_t p = p0; p < p1; p++) {
         real *to = mine + (w->keep ? p - p0 : 0) * own_stride;
-        /* whole rows of B are packed by the first tile that reads them */
-        FN(gemm_strip) source = {NULL, 0, 0};
-        if (pack && is_a && s1 - s0 > 1)
-            source = FN(gemm_rows)(w, p, t.chunk);
-        if (pack && !source.p)
+        if (pack)
             FN(gemm_pack_panel)(w, !is_a, p, t.chunk, to);
-        const FN(gemm_strip) own = FN(gemm_find)(w, !is_a, p, t.chunk, to);
+        FN(gemm_strip) y = FN(gemm_find)(w, !is_a, p, t.chunk, to);
         for (ptrdiff_t s = s0; s < s1; s++) {
-            FN(gemm_ahead) next = {own.p, 0};
-            if (pack && p + 1 < t.p1 && (p + 1 < p1 || w->slots == 1))
-                next = FN(gemm_fetch)(w, !is_a, p + 1, t.chunk, s - s0, own.p);
-            const int first = source.p && s == s0;
-            const FN(gemm_strip) x = FN(gemm_find)(w, is_a, s, t.chunk, packed + (s - t.s0) * shared_stride), y = first ? source : own;
-            FN(gemm_cell)(w, is_a ? s : p, is_a ? p : s, t.chunk, is_a ? x : y, is_a ? y : x, next, first ? to : NULL);
+            FN(gemm_strip) x = FN(gemm_find)(w, is_a, s, t.chunk, packed + (s - t.s0) * shared_stride);
+            FN(gemm_cell)(w, is_a ? s : p, is_a ? p : s, t.chunk, is_a ? x : y, is_a ? y : x);
         }
     }
 }

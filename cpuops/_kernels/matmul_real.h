@@ -230,7 +230,7 @@ INLINE void FN(short_tiles)(const FN(product) *p, ptrdiff_t i0, ptrdiff_t i1, pt
 {
     for (ptrdiff_t i = i0; i < i1; i += high)
         FN(gemm_piece)(FN(gemm_min)(high, i1 - i), nj, p->k, p->a.p + i * p->a.rs, p->a.rs, p->a.ks, b, bks,
-                       p->c + i * p->crs + j, p->crs, 0, NULL, p->bias ? p->bias + j : NULL, b, 0, NULL);
+                       p->c + i * p->crs + j, p->crs, 0, NULL, p->bias ? p->bias + j : NULL);
 }
 
 FUNC void FN(product_short)(const FN(product) *p, ptrdiff_t task, ptrdiff_t slot)

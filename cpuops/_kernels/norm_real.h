@@ -16,99 +16,121 @@ INLINE void FN(store_some)(real *p, vec v, ptrdiff_t n)
 INLINE vec FN(first_lanes)(vec v, ptrdiff_t n) { return n >= LANES ? v : vsel(vlt(viota(), vset((real)n)), v, vzero()); }
 INLINE vec FN(pairs)(vec a, vec b, vec c, vec d) { return (a + b) + (c + d); }
 
+/* `runs` runs of n cells, `step` apart */
+typedef struct {
+    ptrdiff_t at, n, runs, step;
+} FN(span);
+
 /* sum += x */
-FUNC void FN(add_run)(const real *x, ptrdiff_t n, wsums *sum)
+FUNC void FN(add_run)(const real *x, const FN(span) *q, wsums *sum)
 {
+    ptrdiff_t first = q->at, n = q->n, runs = q->runs, step = q->step;
     wsums s = *sum;
-    ptrdiff_t i = 0;
-    for (; i + 4 * LANES <= n; i += 4 * LANES)
-        wadd(&s, FN(pairs)(vload(x + i), vload(x + i + LANES), vload(x + i + 2 * LANES), vload(x + i + 3 * LANES)));
-    for (; i < n; i += LANES)
-        wadd(&s, FN(load_some)(x + i, n - i));
+    x += first;
+    for (ptrdiff_t r = 0; r < runs; r++, x += step) {
+        ptrdiff_t i = 0;
+        for (; i + 4 * LANES <= n; i += 4 * LANES)
+            wadd(&s, FN(pairs)(vload(x + i), vload(x + i + LANES), vload(x + i + 2 * LANES), vload(x + i + 3 * LANES)));
+        for (; i < n; i += LANES)
+            wadd(&s, FN(load_some)(x + i, n - i));
+    }
     *sum = s;
 }
 
 /* deviations += x - mean, squares += (x - mean)^2 */
-FUNC void FN(add_deviations)(const real *x, ptrdiff_t n, real mean, wsums *deviations, wsums *squares)
+FUNC void FN(add_deviations)(const real *x, const FN(span) *q, real mean, wsums *deviations, wsums *squares)
 {
-    wsums s = *deviations, q = *squares;
+    ptrdiff_t first = q->at, n = q->n, runs = q->runs, step = q->step;
+    wsums s = *deviations, t = *squares;
     vec m = vset(mean);
-    ptrdiff_t i = 0;
-    for (; i + 4 * LANES <= n; i += 4 * LANES) {
-        vec a = vload(x + i) - m, b = vload(x + i + LANES) - m, c = vload(x + i + 2 * LANES) - m, d = vload(x + i + 3 * LANES) - m;
-        wadd(&s, FN(pairs)(a, b, c, d));
-        wadd(&q, FN(pairs)(a * a, b * b, c * c, d * d));
-    }
-    for (; i < n; i += LANES) {
-        vec a = FN(first_lanes)(FN(load_some)(x + i, n - i) - m, n - i);
-        wadd(&s, a);
-        wadd(&q, a * a);
+    x += first;
+    for (ptrdiff_t r = 0; r < runs; r++, x += step) {
+        ptrdiff_t i = 0;
+        for (; i + 4 * LANES <= n; i += 4 * LANES) {
+            vec a = vload(x + i) - m, b = vload(x + i + LANES) - m, c = vload(x + i + 2 * LANES) - m, d = vload(x + i + 3 * LANES) - m;
+            wadd(&s, FN(pairs)(a, b, c, d));
+            wadd(&t, FN(pairs)(a * a, b * b, c * c, d * d));
+        }
+        for (; i < n; i += LANES) {
+            vec a = FN(first_lanes)(FN(load_some)(x + i, n - i) - m, n - i);
+            wadd(&s, a);
+            wadd(&t, a * a);
+        }
     }
     *deviations = s;
-    *squares = q;
+    *squares = t;
 }
 
 /* sums += g gamma, moments += g gamma (x - hi); gamma absent: 1 */
-INLINE void FN(add_products)(const real *x, const real *g, ptrdiff_t n, real hi, const real *gamma, wsums *sums, wsums *moments)
+INLINE void FN(add_products)(const real *x, const real *g, const FN(span) *q, real hi, const real *gamma, wsums *sums, wsums *moments)
 {
-    wsums s = *sums, q = *moments;
+    ptrdiff_t first = q->at, n = q->n, runs = q->runs, step = q->step;
+    wsums s = *sums, t = *moments;
     vec m = vset(hi);
-    ptrdiff_t i = 0;
-    for (; i + 4 * LANES <= n; i += 4 * LANES) {
-        vec v[4], w[4];
-        for (int k = 0; k < 4; k++) {
-            v[k] = gamma ? vload(g + i + k * LANES) * vload(gamma + i + k * LANES) : vload(g + i + k * LANES);
-            w[k] = v[k] * (vload(x + i + k * LANES) - m);
+    x += first;
+    g += first;
+    for (ptrdiff_t r = 0; r < runs; r++, x += step, g += step) {
+        ptrdiff_t i = 0;
+        for (; i + 4 * LANES <= n; i += 4 * LANES) {
+            vec v[4], w[4];
+            for (int k = 0; k < 4; k++) {
+                v[k] = gamma ? vload(g + i + k * LANES) * vload(gamma + i + k * LANES) : vload(g + i + k * LANES);
+                w[k] = v[k] * (vload(x + i + k * LANES) - m);
+            }
+            wadd(&s, FN(pairs)(v[0], v[1], v[2], v[3]));
+            wadd(&t, FN(pairs)(w[0], w[1], w[2], w[3]));
         }
-        wadd(&s, FN(pairs)(v[0], v[1], v[2], v[3]));
-        wadd(&q, FN(pairs)(w[0], w[1], w[2], w[3]));
-    }
-    for (; i < n; i += LANES) {
-        vec v = FN(load_some)(g + i, n - i);
-        v = gamma ? v * FN(load_some)(gamma + i, n - i) : v;
-        wadd(&s, v);
-        wadd(&q, FN(first_lanes)(v * (FN(load_some)(x + i, n - i) - m), n - i));
+        for (; i < n; i += LANES) {
+            vec v = FN(load_some)(g + i, n - i);
+            v = gamma ? v * FN(load_some)(gamma + i, n - i) : v;
+            wadd(&s, v);
+            wadd(&t, FN(first_lanes)(v * (FN(load_some)(x + i, n - i) - m), n - i));
+        }
     }
     *sums = s;
-    *moments = q;
+    *moments = t;
 }
 
-FUNC void FN(add_products_run)(const real *x, const real *g, ptrdiff_t n, real hi, wsums *sums, wsums *moments)
+FUNC void FN(add_products_run)(const real *x, const real *g, const FN(span) *q, real hi, wsums *sums, wsums *moments)
 {
-    FN(add_products)(x, g, n, hi, 0, sums, moments);
+    FN(add_products)(x, g, q, hi, 0, sums, moments);
 }
 
-FUNC void FN(add_products_row)(const real *x, const real *g, ptrdiff_t n, real hi, const real *gamma, wsums *sums, wsums *moments)
+FUNC void FN(add_products_row)(const real *x, const real *g, const FN(span) *q, real hi, const real *gamma, wsums *sums, wsums *moments)
 {
-    FN(add_products)(x, g, n, hi, gamma, sums, moments);
+    FN(add_products)(x, g, q, hi, gamma, sums, moments);
 }
 
 /* The same in double, for float operands whose sums or squares leave the range of a float. */
 
-FUNC double FN(wide_sum)(const real *x, ptrdiff_t n)
+FUNC void FN(wide_sum)(const real *x, const FN(span) *q, double *sum)
 {
-    double sum = 0;
-    for (ptrdiff_t i = 0; i < n; i++)
-        sum += (double)x[i];
-    return sum;
+    ptrdiff_t first = q->at, n = q->n, runs = q->runs, step = q->step;
+    for (ptrdiff_t r = 0; r < runs; r++)
+        for (ptrdiff_t i = first + r * step; i < first + r * step + n; i++)
+            *sum += (double)x[i];
 }
 
-FUNC void FN(wide_deviations)(const real *x, ptrdiff_t n, double mean, double *deviations, double *squares)
+FUNC void FN(wide_deviations)(const real *x, const FN(span) *q, double mean, double *deviations, double *squares)
 {
-    for (ptrdiff_t i = 0; i < n; i++) {
-        double d = (double)x[i] - mean;
-        *deviations += d;
-        *squares += d * d;
-    }
+    ptrdiff_t first = q->at, n = q->n, runs = q->runs, step = q->step;
+    for (ptrdiff_t r = 0; r < runs; r++)
+        for (ptrdiff_t i = first + r * step; i < first + r * step + n; i++) {
+            double d = (double)x[i] - mean;
+            *deviations += d;
+            *squares += d * d;
+        }
 }
 
-FUNC void FN(wide_products)(const real *x, const real *g, ptrdiff_t n, double hi, const real *gamma, double *sums, double *moments)
+FUNC void FN(wide_products)(const real *x, const real *g, const FN(span) *q, double hi, const real *gamma, double *sums, double *moments)
 {
-    for (ptrdiff_t i = 0; i < n; i++) {
-        double v = (double)g[i] * (gamma ? (double)gamma[i] : 1);
-        *sums += v;
-        *moments += v * ((double)x[i] - hi);
-    }
+    ptrdiff_t first = q->at, n = q->n, runs = q->runs, step = q->step;
+    for (ptrdiff_t r = 0; r < runs; r++)
+        for (ptrdiff_t i = first + r * step; i < first + r * step + n; i++) {
+            double v = (double)g[i] * (gamma ? (double)gamma[i - first] : 1);
+            *sums += v;
+            *moments += v * ((double)x[i] - hi);
+        }
 }
 
 /* whether a sum of squares that was taken in `real` has kept its digits */
@@ -133,23 +155,28 @@ INLINE norm_statistics FN(statistics)(double mean, double correction, double var
 #define MOMENT(s, sum, moment) ((s)->rstd * ((moment) - (s)->lo * (sum)))
 
 /* out = xhat * gamma + beta, numbers. lo is a fraction of hi's last place: it, and only it, may go into the shift */
-FUNC void FN(normalise_run)(const real *x, ptrdiff_t n, const norm_statistics *s, double gamma, double beta, real *out)
+FUNC void FN(normalise_run)(const real *x, const FN(span) *q, const norm_statistics *s, double gamma, double beta, real *out)
 {
+    ptrdiff_t first = q->at, n = q->n, runs = q->runs, step = q->step;
     double a = s->rstd * gamma;
-    if (!(FN(plain)(s->rstd) && FN(plain)(a) && (IS_F64 || fabs(s->hi) < 1e37))) {
-        for (ptrdiff_t i = 0; i < n; i++)
-            out[i] = (real)(XHAT_WIDE(x[i], s) * gamma + beta);
-        return;
-    }
+    int plain = FN(plain)(s->rstd) && FN(plain)(a) && (IS_F64 || fabs(s->hi) < 1e37);
     vec scale = vset((real)a), shift = vset((real)(beta - s->lo * a)), hi = vset((real)s->hi);
-    for (ptrdiff_t i = 0; i < n; i += LANES)
-        FN(store_some)(out + i, vfma(FN(load_some)(x + i, n - i) - hi, scale, shift), n - i);
+    x += first;
+    out += first;
+    for (ptrdiff_t r = 0; r < runs; r++, x += step, out += step) {
+        for (ptrdiff_t i = 0; plain && i < n; i += LANES) {
+            FN(store_some)(out + i, vfma(FN(load_some)(x + i, n - i) - hi, scale, shift), n - i);
+        }
+        for (ptrdiff_t i = 0; !plain && i < n; i++)
+            out[i] = (real)(XHAT_WIDE(x[i], s) * gamma + beta);
+    }
 }
 
 /* xhat of a vector, from hi, rstd and lo * rstd in vectors */
 #define XHAT(v, hi, rstd, lo) vfms((v) - (hi), rstd, lo)
 
-/* the same with vectors, of which beta may be absent */
+/* the same with vectors, of which beta may be absent. The next row is fetched while this one is written (Sapphire Rapids,
+ * 4096 x 768 float32: 1.45 ms without, 1.1 ms with) */
 FUNC void FN(normalise_row)(const real *x, ptrdiff_t n, const norm_statistics *s, const real *gamma, const real *beta, real *out)
 {
     if (!FN(plain)(s->rstd)) {
@@ -162,35 +189,49 @@ FUNC void FN(normalise_row)(const real *x, ptrdiff_t n, const norm_statistics *s
         for (ptrdiff_t i = 0; i < n; i += LANES) {
             vec h = XHAT(FN(load_some)(x + i, n - i), hi, rstd, lo);
             FN(store_some)(out + i, vfma(h, FN(load_some)(gamma + i, n - i), FN(load_some)(beta + i, n - i)), n - i);
+            __builtin_prefetch(x + n + i);
         }
     else
         for (ptrdiff_t i = 0; i < n; i += LANES) {
             vec h = XHAT(FN(load_some)(x + i, n - i), hi, rstd, lo);
             FN(store_some)(out + i, h * FN(load_some)(gamma + i, n - i), n - i);
+            __builtin_prefetch(x + n + i);
         }
 }
 
 /* out = a g - (b xhat + c) */
-FUNC void FN(differentiate_run)(const real *x, const real *g, ptrdiff_t n, const norm_statistics *s, double a, double b, double c, real *out)
+FUNC void FN(differentiate_run)(const real *x, const real *g, const FN(span) *q, const norm_statistics *s, double a, double b, double c,
+                                real *out)
 {
+    ptrdiff_t first = q->at, n = q->n, runs = q->runs, step = q->step;
     double slope = b * s->rstd;
-    if (!(FN(plain)(s->rstd) && FN(plain)(a) && FN(plain)(slope))) {
-        for (ptrdiff_t i = 0; i < n; i++)
-            out[i] = (real)(a * (double)g[i] - (b * XHAT_WIDE(x[i], s) + c));
-        return;
-    }
+    int plain = FN(plain)(s->rstd) && FN(plain)(a) && FN(plain)(slope);
     vec va = vset((real)a), vb = vset((real)slope), vc = vset((real)(c - slope * s->lo)), hi = vset((real)s->hi);
-    for (ptrdiff_t i = 0; i < n; i += LANES) {
-        vec t = vfma(FN(load_some)(x + i, n - i) - hi, vb, vc);
-        FN(store_some)(out + i, vfms(va, FN(load_some)(g + i, n - i), t), n - i);
+    x += first;
+    g += first;
+    out += first;
+    for (ptrdiff_t r = 0; r < runs; r++, x += step, g += step, out += step) {
+        for (ptrdiff_t i = 0; plain && i < n; i += LANES) {
+            vec t = vfma(FN(load_some)(x + i, n - i) - hi, vb, vc);
+            FN(store_some)(out + i, vfms(va, FN(load_some)(g + i, n - i), t), n - i);
+        }
+        for (ptrdiff_t i = 0; !plain && i < n; i++)
+            out[i] = (real)(a * (double)g[i] - (b * XHAT_WIDE(x[i], s) + c));
     }
 }
 
 /* out = a g: the gradient where mean and variance are constants */
-FUNC void FN(scale_run)(const real *g, ptrdiff_t n, double a, real *out)
+FUNC void FN(scale_run)(const real *g, const FN(span) *q, double a, real *out)
 {
-    for (ptrdiff_t i = 0; i < n; i++)
-        out[i] = (real)((double)g[i] * a);
+    ptrdiff_t first = q->at, n = q->n, runs = q->runs, step = q->step;
+    int plain = FN(plain)(a);
+    vec va = vset((real)a);
+    for (ptrdiff_t r = 0, at = first; r < runs; r++, at += step) {
+        for (ptrdiff_t i = 0; plain && i < n; i += LANES)
+            FN(store_some)(out + at + i, va * FN(load_some)(g + at + i, n - i), n - i);
+        for (ptrdiff_t i = 0; !plain && i < n; i++)
+            out[at + i] = (real)((double)g[at + i] * a);
+    }
 }
 
 /* a row of the gradient: out = rstd g gamma - (b xhat + c) */
@@ -203,9 +244,12 @@ typedef struct {
 
 INLINE int FN(plain_row)(const FN(back_row) *r) { return FN(plain)(r->s.rstd) && FN(plain)(r->b * r->s.rstd); }
 
-/* one row or four: out, and gamma_sum += g xhat, beta_sum += g of the columns. Either may be left out */
+/* one row or four: out, and gamma_sum += g xhat, beta_sum += g of the columns. Either may be left out.
+ * Between the passes over four rows nothing is asked of memory, and this one asks for three streams at once: the next four
+ * rows are fetched while these are computed (Sapphire Rapids, 4096 x 768 float32: 4.7 ms without, 2.9 ms with) */
 INLINE void FN(differentiate)(const FN(back_row) *r, int rows, ptrdiff_t n, const real *gamma, int outs, double *gamma_sum, double *beta_sum)
 {
+    ptrdiff_t ahead = rows == 4 ? 4 * (r[1].x - r[0].x) : 0;
     vec hi[4], rstd[4], lo[4], slope[4], shift[4];
     for (int k = 0; k < rows; k++) {
         double b = r[k].b * r[k].s.rstd;
@@ -223,6 +267,11 @@ INLINE void FN(differentiate)(const FN(back_row) *r, int rows, ptrdiff_t n, cons
             if (outs)
                 FN(store_some)(r[k].out + i, vfms(rstd[k], v[k] * weight, vfma(d, slope[k], shift[k])), n - i);
             w[k] = v[k] * vfms(d, rstd[k], lo[k]);
+            if (rows == 4) {
+                __builtin_prefetch(r[k].x + i + ahead);
+                __builtin_prefetch(r[k].g + i + ahead);
+                __builtin_prefetch(r[k].out + i + ahead, 1);
+            }
         }
         if (!gamma_sum)
             continue;
@@ -285,20 +334,23 @@ FUNC void FN(parameter_sums)(const FN(back_row) *r, ptrdiff_t n, double *gamma_s
 static norm_statistics FN(row_statistics)(const norm_plan *p, const real *x, ptrdiff_t n)
 {
     wsums sum = {{wset(0)}}, none = sum, squares = sum;
+    FN(span) q = {0, n, 1, 0};
     double mean = 0, size = (double)n, deviation, square, correction;
     if (p->centre) {
-        FN(add_run)(x, n, &sum);
+        FN(add_run)(x, &q, &sum);
         double total = wtotal(&sum);
-        if (!IS_F64 && !isfinite(total))
-            total = FN(wide_sum)(x, n);
+        if (!IS_F64 && !isfinite(total)) {
+            total = 0;
+            FN(wide_sum)(x, &q, &total);
+        }
         mean = (double)(real)(total / size);
     }
-    FN(add_deviations)(x, n, (real)mean, &none, &squares);
+    FN(add_deviations)(x, &q, (real)mean, &none, &squares);
     deviation = wtotal(&none);
     square = wtotal(&squares);
     if (!FN(kept)(square, size)) {
         deviation = square = 0;
-        FN(wide_deviations)(x, n, mean, &deviation, &square);
+        FN(wide_deviations)(x, &q, mean, &deviation, &square);
     }
     double variance = variance_of(p->centre ? deviation : 0, square, size, &correction);
     return FN(statistics)(mean, correction, variance, p->epsilon);
@@ -308,15 +360,16 @@ static norm_statistics FN(row_statistics)(const norm_plan *p, const real *x, ptr
 static void FN(run_products)(const real *x, const real *g, ptrdiff_t n, const norm_statistics *s, const real *gamma, double *sum, double *moment)
 {
     wsums sums = {{wset(0)}}, moments = sums;
+    FN(span) q = {0, n, 1, 0};
     if (gamma)
-        FN(add_products_row)(x, g, n, (real)s->hi, gamma, &sums, &moments);
+        FN(add_products_row)(x, g, &q, (real)s->hi, gamma, &sums, &moments);
     else
-        FN(add_products_run)(x, g, n, (real)s->hi, &sums, &moments);
+        FN(add_products_run)(x, g, &q, (real)s->hi, &sums, &moments);
     *sum = wtotal(&sums);
     *moment = wtotal(&moments);
     if (!IS_F64 && !(FN(plain)(s->rstd) && isfinite(*moment))) {
         *sum = *moment = 0;
-        FN(wide_products)(x, g, n, s->hi, gamma, sum, moment);
+        FN(wide_products)(x, g, &q, s->hi, gamma, sum, moment);
     }
     *moment = MOMENT(s, *sum, *moment);
 }
@@ -381,8 +434,10 @@ static void FN(rows_forward)(const norm_plan *p, ptrdiff_t unit)
         if (p->run == 1 && p->gamma)
             FN(normalise_row)(x, n, &s, (const real *)p->gamma + c0, p->beta ? (const real *)p->beta + c0 : 0, out);
         else
-            for (ptrdiff_t c = 0; c < p->channels; c++)
-                FN(normalise_run)(x + c * p->run, p->run, &s, FN(value_or)(p->gamma, c0 + c, 1), FN(value_or)(p->beta, c0 + c, 0), out + c * p->run);
+            for (ptrdiff_t c = 0; c < p->channels; c++) {
+                FN(span) q = {c * p->run, p->run, 1, 0};
+                FN(normalise_run)(x, &q, &s, FN(value_or)(p->gamma, c0 + c, 1), FN(value_or)(p->beta, c0 + c, 0), out);
+            }
     }
 }
 
@@ -477,8 +532,10 @@ static void FN(back_row_of_runs)(const norm_plan *p, ptrdiff_t r, const real *ga
         moment += weight * q[1];
     }
     double b = s.rstd * (moment / (double)n), d = p->centre ? s.rstd * (sum / (double)n) : 0;
-    for (ptrdiff_t c = 0; c < p->channels; c++)
-        FN(differentiate_run)(x + c * run, g + c * run, run, &s, s.rstd * FN(value_or)(gamma, c, 1), b, d, (real *)p->out + r * n + c * run);
+    for (ptrdiff_t c = 0; c < p->channels; c++) {
+        FN(span) q = {c * run, run, 1, 0};
+        FN(differentiate_run)(x, g, &q, &s, s.rstd * FN(value_or)(gamma, c, 1), b, d, (real *)p->out + r * n);
+    }
 }
 
 /* parameter gradients of some columns, over all rows; `kept`: each row's statistics */
@@ -539,89 +596,79 @@ static void FN(rows_backward)(const norm_plan *p, ptrdiff_t unit)
 
 /* ---- channels: batch normalisation with runs of S >= LONG_RUN cells */
 
-/* pieces of cells lo..hi-1 of a channel, which is `batch` runs: offset of each in x, and its length */
+/* Block `part` of channel c, whose cells are `batch` runs, is at most three spans: the end of a run, whole runs, the beginning
+ * of another. */
 typedef struct {
-    ptrdiff_t at, n, left;
-} FN(piece);
+    FN(span) of[3];
+    int spans;
+} FN(block);
 
-INLINE FN(piece) FN(piece_at)(const norm_plan *p, ptrdiff_t c, ptrdiff_t lo, ptrdiff_t hi)
+static FN(block) FN(block_of)(const norm_plan *p, ptrdiff_t c, ptrdiff_t part)
 {
-    ptrdiff_t b = lo / p->run, s = lo % p->run;
-    return (FN(piece)){(b * p->channels + c) * p->run + s, smaller(p->run - s, hi - lo), hi - lo};
+    FN(block) k = {{{0, 0, 0, 0}}, 0};
+    ptrdiff_t lo = part * p->part, hi = smaller(lo + p->part, p->batch * p->run);
+    while (lo < hi) {
+        ptrdiff_t b = lo / p->run, i = lo % p->run, whole = i == 0 ? (hi - lo) / p->run : 0;
+        ptrdiff_t n = whole ? p->run : smaller(p->run - i, hi - lo);
+        k.of[k.spans++] = (FN(span)){(b * p->channels + c) * p->run + i, n, larger(whole, 1), p->channels * p->run};
+        lo += n * larger(whole, 1);
+    }
+    return k;
 }
-
-INLINE int FN(piece_next)(const norm_plan *p, FN(piece) *q)
-{
-    q->left -= q->n;
-    q->at = (q->at / p->run + p->channels) * p->run;
-    q->n = smaller(p->run, q->left);
-    return q->left > 0;
-}
-
-INLINE ptrdiff_t FN(part_end)(const norm_plan *p, ptrdiff_t part) { return smaller((part + 1) * p->part, p->batch * p->run); }
-
-/* for the pieces of block `part` of channel c */
-#define FOR_PIECES(q, c, part) \
-    FN(piece) q = FN(piece_at)(p, c, (part) * p->part, FN(part_end)(p, part)); \
-    for (int more = q.left > 0; more; more = FN(piece_next)(p, &q))
 
 static double FN(part_sum)(const norm_plan *p, ptrdiff_t c, ptrdiff_t part)
 {
-    const real *x = (const real *)p->x;
+    FN(block) k = FN(block_of)(p, c, part);
     wsums sums = {{wset(0)}};
-    {
-        FOR_PIECES(q, c, part)
-            FN(add_run)(x + q.at, q.n, &sums);
-    }
+    for (int i = 0; i < k.spans; i++)
+        FN(add_run)((const real *)p->x, k.of + i, &sums);
     double sum = wtotal(&sums);
     if (IS_F64 || isfinite(sum))
         return sum;
     sum = 0;
-    FOR_PIECES(q, c, part)
-        sum += FN(wide_sum)(x + q.at, q.n);
+    for (int i = 0; i < k.spans; i++)
+        FN(wide_sum)((const real *)p->x, k.of + i, &sum);
     return sum;
 }
 
 static void FN(part_deviations)(const norm_plan *p, ptrdiff_t c, ptrdiff_t part, double mean, double *sums)
 {
-    const real *x = (const real *)p->x;
+    FN(block) k = FN(block_of)(p, c, part);
     wsums deviations = {{wset(0)}}, squares = deviations;
-    {
-        FOR_PIECES(q, c, part)
-            FN(add_deviations)(x + q.at, q.n, (real)mean, &deviations, &squares);
-    }
+    for (int i = 0; i < k.spans; i++)
+        FN(add_deviations)((const real *)p->x, k.of + i, (real)mean, &deviations, &squares);
     sums[0] = wtotal(&deviations);
     sums[1] = wtotal(&squares);
-    if (FN(kept)(sums[1], (double)(FN(part_end)(p, part) - part * p->part)))
+    if (FN(kept)(sums[1], (double)p->part))
         return;
     sums[0] = sums[1] = 0;
-    FOR_PIECES(q, c, part)
-        FN(wide_deviations)(x + q.at, q.n, mean, sums, sums + 1);
+    for (int i = 0; i < k.spans; i++)
+        FN(wide_deviations)((const real *)p->x, k.of + i, mean, sums, sums + 1);
 }
 
 /* sums of g and of g xhat */
 static void FN(part_products)(const norm_plan *p, ptrdiff_t c, ptrdiff_t part, const norm_statistics *s, double *sums)
 {
     const real *x = (const real *)p->x, *g = (const real *)p->g;
+    FN(block) k = FN(block_of)(p, c, part);
     wsums sum = {{wset(0)}}, moment = sum;
-    {
-        FOR_PIECES(q, c, part)
-            FN(add_products_run)(x + q.at, g + q.at, q.n, (real)s->hi, &sum, &moment);
-    }
+    for (int i = 0; i < k.spans; i++)
+        FN(add_products_run)(x, g, k.of + i, (real)s->hi, &sum, &moment);
     sums[0] = wtotal(&sum);
     sums[1] = wtotal(&moment);
     if (!IS_F64 && !(FN(plain)(s->rstd) && isfinite(sums[1]))) {
         sums[0] = sums[1] = 0;
-        FOR_PIECES(q, c, part)
-            FN(wide_products)(x + q.at, g + q.at, q.n, s->hi, 0, sums, sums + 1);
+        for (int i = 0; i < k.spans; i++)
+            FN(wide_products)(x, g, k.of + i, s->hi, 0, sums, sums + 1);
     }
     sums[1] = MOMENT(s, sums[0], sums[1]);
 }
 
 static void FN(part_normalise)(const norm_plan *p, ptrdiff_t c, ptrdiff_t part, const norm_statistics *s)
 {
-    FOR_PIECES(q, c, part)
-        FN(normalise_run)((const real *)p->x + q.at, q.n, s, FN(value_or)(p->gamma, c, 1), FN(value_or)(p->beta, c, 0), (real *)p->out + q.at);
+    FN(block) k = FN(block_of)(p, c, part);
+    for (int i = 0; i < k.spans; i++)
+        FN(normalise_run)((const real *)p->x, k.of + i, s, FN(value_or)(p->gamma, c, 1), FN(value_or)(p->beta, c, 0), (real *)p->out);
 }
 
 /* sums of a channel's parts, in their order */
@@ -660,13 +707,12 @@ static void FN(channel_grads)(const norm_plan *p, ptrdiff_t c, const norm_statis
 
 static void FN(part_differentiate)(const norm_plan *p, ptrdiff_t c, ptrdiff_t part, const norm_statistics *s, const double *abc)
 {
-    FOR_PIECES(q, c, part) {
-        const real *x = (const real *)p->x + q.at, *g = (const real *)p->g + q.at;
+    FN(block) k = FN(block_of)(p, c, part);
+    for (int i = 0; i < k.spans; i++)
         if (p->train)
-            FN(differentiate_run)(x, g, q.n, s, abc[0], abc[1], abc[2], (real *)p->out + q.at);
+            FN(differentiate_run)((const real *)p->x, (const real *)p->g, k.of + i, s, abc[0], abc[1], abc[2], (real *)p->out);
         else
-            FN(scale_run)(g, q.n, abc[0], (real *)p->out + q.at);
-    }
+            FN(scale_run)((const real *)p->g, k.of + i, abc[0], (real *)p->out);
 }
 
 /* cells of a channel in blocks; few channels are cut, and their blocks shared out, with a stage a pass */
@@ -768,8 +814,8 @@ static void FN(channels_backward)(const norm_plan *p, ptrdiff_t unit)
 typedef struct {
     norm_statistics *channel; /* a channel: its statistics, */
     double *abc;              /* and a, b, c of out = a xhat + b, or of out = a g - (b xhat + c) */
-    double *mean;             /* a column: the same in double and in the operand's type */
-    real *hi, *lo, *rstd, *a, *b, *c;
+    real *hi, *lo, *rstd;     /* a column, in the operand's type: xhat = (x - hi) rstd - lo, */
+    real *a, *b, *c;          /* and a, b, c */
 } FN(columns);
 
 static FN(columns) FN(columns_of)(const norm_plan *p)
@@ -778,8 +824,7 @@ static FN(columns) FN(columns_of)(const norm_plan *p)
     FN(columns) k;
     k.channel = (norm_statistics *)(p->memory + 2 * p->parts * n);
     k.abc = (double *)(k.channel + p->channels);
-    k.mean = k.abc + 3 * p->channels;
-    k.hi = (real *)(k.mean + n);
+    k.hi = (real *)(k.abc + 3 * p->channels);
     k.lo = k.hi + n;
     k.rstd = k.lo + n;
     k.a = k.rstd + n;
@@ -792,7 +837,13 @@ static void FN(columns_cut)(norm_plan *p)
 {
     ptrdiff_t n = p->channels * p->run;
     cut_parts(p, p->batch, BLOCK_CELLS / larger(smaller(n, COLUMNS), 1), smaller(MOST_PARTS, PARTIAL_SUMS / larger(2 * n, 1)));
-    p->bytes = sizeof(double) * (size_t)(2 * p->parts * n + 6 * p->channels + n) + 6 * sizeof(real) * (size_t)n;
+    p->bytes = sizeof(double) * (size_t)(2 * p->parts * n + 6 * p->channels) + 6 * sizeof(real) * (size_t)n;
+}
+
+/* the cells of a channel, as spans of its columns */
+INLINE FN(span) FN(cells_of)(const norm_plan *p, ptrdiff_t channel)
+{
+    return (FN(span)){channel * p->run, p->run, p->batch, p->channels * p->run};
 }
 
 /* the sum of a channel over the parts, in their order, and over its columns */
@@ -815,7 +866,7 @@ static void FN(set_columns)(const norm_plan *p, const FN(columns) *k, ptrdiff_t 
     abc[2] = c;
     for (ptrdiff_t i = channel * p->run; i < (channel + 1) * p->run; i++) {
         k->hi[i] = (real)s.hi;
-        k->lo[i] = (real)s.lo;
+        k->lo[i] = (real)(s.lo * s.rstd);
         k->rstd[i] = (real)s.rstd;
         k->a[i] = (real)a;
         k->b[i] = (real)b;
@@ -838,45 +889,69 @@ static FN(tile) FN(tile_at)(const norm_plan *p, ptrdiff_t unit)
     return t;
 }
 
+/* sums[i] += v, of a vector's first n lanes */
+INLINE void FN(add_lanes)(double *sums, vec v, ptrdiff_t n)
+{
+    if (n >= LANES) {
+        wsums w = FN(wsplit)(v);
+        for (int k = 0; k < (IS_F64 ? 1 : 2); k++)
+            vstore_f64(sums + k * WLANES, vload_f64(sums + k * WLANES) + w.v[k]);
+        return;
+    }
+    real some[LANES];
+    vstore(some, v);
+    for (ptrdiff_t k = 0; k < n; k++)
+        sums[k] += (double)some[k];
+}
+
 FUNC void FN(column_sums)(const norm_plan *p, FN(tile) t, double *sums)
 {
+    const real *x = (const real *)p->x;
     memset(sums + t.lo, 0, sizeof(double) * (size_t)(t.hi - t.lo));
-    for (ptrdiff_t r = t.first; r < t.last; r++) {
-        const real *x = (const real *)p->x + r * t.n;
-        ptrdiff_t i = t.lo, rows = t.last - r;
-        if (rows >= 4) {
-            for (; i + WLANES <= t.hi; i += WLANES)
-                vstore_f64(sums + i, vload_f64(sums + i) + ((wload(x + i) + wload(x + t.n + i)) + (wload(x + 2 * t.n + i) + wload(x + 3 * t.n + i))));
-            for (; i < t.hi; i++)
-                sums[i] += ((double)x[i] + (double)x[t.n + i]) + ((double)x[2 * t.n + i] + (double)x[3 * t.n + i]);
-            r += 3;
-            continue;
+    for (ptrdiff_t r = t.first, rows; r < t.last; r += rows) {
+        rows = t.last - r >= 4 ? 4 : 1;
+        for (ptrdiff_t i = t.lo; i < t.hi; i += LANES) {
+            const real *at = x + r * t.n + i;
+            ptrdiff_t m = t.hi - i;
+            vec v = FN(load_some)(at, m);
+            if (rows == 4)
+                v = FN(pairs)(v, FN(load_some)(at + t.n, m), FN(load_some)(at + 2 * t.n, m), FN(load_some)(at + 3 * t.n, m));
+            FN(add_lanes)(sums + i, v, m);
         }
-        for (; i + WLANES <= t.hi; i += WLANES)
-            vstore_f64(sums + i, vload_f64(sums + i) + wload(x + i));
-        for (; i < t.hi; i++)
-            sums[i] += (double)x[i];
+    }
+}
+
+/* sums of d = x - hi and of d^2, or of g and of g d; four rows at a time */
+INLINE void FN(column_moments)(const norm_plan *p, const FN(columns) *k, FN(tile) t, int products, double *sums, double *moments)
+{
+    const real *x = (const real *)p->x, *g = (const real *)p->g;
+    memset(sums + t.lo, 0, sizeof(double) * (size_t)(t.hi - t.lo));
+    memset(moments + t.lo, 0, sizeof(double) * (size_t)(t.hi - t.lo));
+    for (ptrdiff_t r = t.first, rows; r < t.last; r += rows) {
+        rows = t.last - r >= 4 ? 4 : 1;
+        for (ptrdiff_t i = t.lo; i < t.hi; i += LANES) {
+            ptrdiff_t m = t.hi - i;
+            vec v[4], w[4], hi = FN(load_some)(k->hi + i, m);
+            for (ptrdiff_t j = 0; j < 4; j++) {
+                ptrdiff_t at = (r + (j < rows ? j : 0)) * t.n + i;
+                vec d = FN(load_some)(x + at, m) - hi;
+                v[j] = products ? FN(load_some)(g + at, m) : d;
+                w[j] = v[j] * d;
+            }
+            FN(add_lanes)(sums + i, rows == 4 ? FN(pairs)(v[0], v[1], v[2], v[3]) : v[0], m);
+            FN(add_lanes)(moments + i, rows == 4 ? FN(pairs)(w[0], w[1], w[2], w[3]) : w[0], m);
+        }
     }
 }
 
 FUNC void FN(column_deviations)(const norm_plan *p, const FN(columns) *k, FN(tile) t, double *sums, double *squares)
 {
-    memset(sums + t.lo, 0, sizeof(double) * (size_t)(t.hi - t.lo));
-    memset(squares + t.lo, 0, sizeof(double) * (size_t)(t.hi - t.lo));
-    for (ptrdiff_t r = t.first; r < t.last; r++) {
-        const real *x = (const real *)p->x + r * t.n;
-        ptrdiff_t i = t.lo;
-        for (; i + WLANES <= t.hi; i += WLANES) {
-            wvec d = wload(x + i) - vload_f64(k->mean + i);
-            vstore_f64(sums + i, vload_f64(sums + i) + d);
-            vstore_f64(squares + i, vload_f64(squares + i) + d * d);
-        }
-        for (; i < t.hi; i++) {
-            double d = (double)x[i] - k->mean[i];
-            sums[i] += d;
-            squares[i] += d * d;
-        }
-    }
+    FN(column_moments)(p, k, t, 0, sums, squares);
+}
+
+FUNC void FN(column_products)(const norm_plan *p, const FN(columns) *k, FN(tile) t, double *sums, double *moments)
+{
+    FN(column_moments)(p, k, t, 1, sums, moments);
 }
 
 /* whether all columns of a tile keep to the operand's type */
@@ -888,32 +963,7 @@ static int FN(plain_tile)(const norm_plan *p, const FN(columns) *k, FN(tile) t)
     return 1;
 }
 
-#define COLUMN_XHAT(v, i, n) \
-    ((((v) - FN(load_some)(k->hi + (i), n)) - FN(load_some)(k->lo + (i), n)) * FN(load_some)(k->rstd + (i), n))
-
-FUNC void FN(column_products)(const norm_plan *p, const FN(columns) *k, FN(tile) t, double *sums, double *moments)
-{
-    int plain = FN(plain_tile)(p, k, t);
-    memset(sums + t.lo, 0, sizeof(double) * (size_t)(t.hi - t.lo));
-    memset(moments + t.lo, 0, sizeof(double) * (size_t)(t.hi - t.lo));
-    for (ptrdiff_t r = t.first; r < t.last; r++) {
-        const real *x = (const real *)p->x + r * t.n, *g = (const real *)p->g + r * t.n;
-        ptrdiff_t i = t.lo;
-        for (; plain && i + LANES <= t.hi; i += LANES) {
-            vec v = vload(g + i);
-            wsums a = FN(wsplit)(v), b = FN(wsplit)(v * COLUMN_XHAT(vload(x + i), i, LANES));
-            for (int j = 0; j < (IS_F64 ? 1 : 2); j++) {
-                double *as = sums + i + j * WLANES, *bs = moments + i + j * WLANES;
-                vstore_f64(as, vload_f64(as) + a.v[j]);
-                vstore_f64(bs, vload_f64(bs) + b.v[j]);
-            }
-        }
-        for (; i < t.hi; i++) {
-            sums[i] += (double)g[i];
-            moments[i] += (double)g[i] * XHAT_WIDE(x[i], k->channel + i / p->run);
-        }
-    }
-}
+#define COLUMN_XHAT(v, i, n) vfms((v) - FN(load_some)(k->hi + (i), n), FN(load_some)(k->rstd + (i), n), FN(load_some)(k->lo + (i), n))
 
 FUNC void FN(column_normalise)(const norm_plan *p, const FN(columns) *k, FN(tile) t)
 {
@@ -959,22 +1009,46 @@ FUNC void FN(column_differentiate)(const norm_plan *p, const FN(columns) *k, FN(
     }
 }
 
+/* a channel's mean, in `real`, from the sums of its columns */
+static real FN(column_mean)(const norm_plan *p, ptrdiff_t c)
+{
+    double sum = FN(channel_total)(p, p->memory, c);
+    FN(span) cells = FN(cells_of)(p, c);
+    if (!IS_F64 && !isfinite(sum)) {
+        sum = 0;
+        FN(wide_sum)((const real *)p->x, &cells, &sum);
+    }
+    return (real)(sum / (double)(p->batch * p->run));
+}
+
+/* its statistics, from the sums of deviations from `mean` */
+static norm_statistics FN(column_statistics)(const norm_plan *p, ptrdiff_t c, real mean)
+{
+    double deviations = FN(channel_total)(p, p->memory, c);
+    double squares = FN(channel_total)(p, p->memory + p->parts * p->channels * p->run, c);
+    FN(span) cells = FN(cells_of)(p, c);
+    if (!FN(kept)(squares, (double)(p->batch * p->run))) {
+        deviations = squares = 0;
+        FN(wide_deviations)((const real *)p->x, &cells, (double)mean, &deviations, &squares);
+    }
+    return FN(found_statistics)(p, c, (double)mean, deviations, squares);
+}
+
 static int FN(columns_forward_stage)(norm_plan *p)
 {
-    ptrdiff_t n = p->channels * p->run;
     FN(columns) k = FN(columns_of)(p);
     p->stage += p->train || p->stage > 0 ? 1 : 3; /* 1 sums, 2 deviations, 3 normalise */
-    p->units = p->parts * blocks_for(n, COLUMNS);
+    p->units = p->parts * blocks_for(p->channels * p->run, COLUMNS);
     for (ptrdiff_t c = 0; c < p->channels; c++) {
-        double cells = (double)(p->batch * p->run), gamma = FN(value_or)(p->gamma, c, 1), beta = FN(value_or)(p->beta, c, 0);
-        if (p->stage == 2)
-            for (ptrdiff_t i = 0; i < p->run; i++)
-                k.mean[c * p->run + i] = i ? k.mean[c * p->run] : FN(channel_total)(p, p->memory, c) / cells;
-        else if (p->stage == 3 && p->train)
-            FN(set_columns)(p, &k, c, FN(found_statistics)(p, c, k.mean[c * p->run], FN(channel_total)(p, p->memory, c),
-                                                            FN(channel_total)(p, p->memory + p->parts * n, c)), gamma, beta, 0);
-        else if (p->stage == 3)
-            FN(set_columns)(p, &k, c, FN(given_statistics)(p, c), gamma, beta, 0);
+        double gamma = FN(value_or)(p->gamma, c, 1), beta = FN(value_or)(p->beta, c, 0);
+        if (p->stage == 2) {
+            real mean = FN(column_mean)(p, c);
+            for (ptrdiff_t i = c * p->run; i < (c + 1) * p->run; i++)
+                k.hi[i] = mean;
+        } else if (p->stage == 3) {
+            norm_statistics s = p->train ? FN(column_statistics)(p, c, k.hi[c * p->run]) : FN(given_statistics)(p, c);
+            FN(set_columns)(p, &k, c, s, gamma, beta, 0);
+        }
     }
     return p->stage <= 3;
 }
@@ -994,15 +1068,23 @@ static void FN(columns_forward)(const norm_plan *p, ptrdiff_t unit)
 
 static int FN(columns_backward_stage)(norm_plan *p)
 {
-    ptrdiff_t n = p->channels * p->run;
+    const real *x = (const real *)p->x, *g = (const real *)p->g;
     FN(columns) k = FN(columns_of)(p);
     p->stage++; /* 1 products, 2 differentiate */
-    p->units = p->parts * blocks_for(n, COLUMNS);
+    p->units = p->parts * blocks_for(p->channels * p->run, COLUMNS);
     for (ptrdiff_t c = 0; c < p->channels && p->stage <= 2; c++) {
         norm_statistics s = FN(given_statistics)(p, c);
-        double abc[3] = {s.rstd * FN(value_or)(p->gamma, c, 1), 0, 0};
-        if (p->stage == 2)
-            FN(channel_grads)(p, c, &s, FN(channel_total)(p, p->memory, c), FN(channel_total)(p, p->memory + p->parts * n, c), abc);
+        double abc[3] = {0, 0, 0};
+        if (p->stage == 2) {
+            double sum = FN(channel_total)(p, p->memory, c);
+            double moment = FN(channel_total)(p, p->memory + p->parts * p->channels * p->run, c);
+            FN(span) cells = FN(cells_of)(p, c);
+            if (!IS_F64 && !(FN(plain)(s.rstd) && isfinite(moment))) {
+                sum = moment = 0;
+                FN(wide_products)(x, g, &cells, s.hi, 0, &sum, &moment);
+            }
+            FN(channel_grads)(p, c, &s, sum, MOMENT(&s, sum, moment), abc);
+        }
         FN(set_columns)(p, &k, c, s, abc[0], abc[1], abc[2]);
     }
     return p->stage <= 2;
@@ -1051,6 +1133,6 @@ static void FN(batch_backward)(const norm_plan *p, ptrdiff_t unit)
 }
 
 #undef XHAT
+#undef MOMENT
 #undef XHAT_WIDE
-#undef FOR_PIECES
 #undef COLUMN_XHAT

@@ -59,8 +59,9 @@ cdef pool_plan plan_of(tuple geometry, cnp.ndarray x, cnp.ndarray g, cnp.ndarray
     return p
 
 
-cdef int run(pool_plan *p, pool_work work, int num_threads) except -1:
-    """`work` on every block, by as many workers as there are threads or blocks, each with scratch of its own."""
+cdef Py_ssize_t run(pool_plan *p, pool_work work, int num_threads) except -1:
+    """`work` on every block, by as many workers as there are threads or blocks, each with scratch of its own; the number of
+    blocks."""
     cdef Py_ssize_t blocks = blocks_of(p)
     cdef int slot, slots = num_threads if num_threads < blocks else <int> blocks
     cdef Block memory = scratch(p.bytes * (slots if slots > 1 else 1))
@@ -71,28 +72,28 @@ cdef int run(pool_plan *p, pool_work work, int num_threads) except -1:
         else:
             for slot in prange(slots, schedule='static', chunksize=1, num_threads=num_threads):
                 work_blocks(p, work, mp + slot * p.bytes)
-    return 0
+    return blocks
 
 
 def max_pool(real tag, cnp.ndarray x, cnp.ndarray out, cnp.ndarray indices, tuple geometry, int num_threads):
     """OUT out = maxima of IN x, OUT indices (int32, int64, or None) = their flat places in a plane."""
     cdef pool_plan p = plan_of(geometry, x, None, out, indices)
     plan_forward(&p)
-    run(&p, max_pool_f32 if real is float else max_pool_f64, num_threads)
+    return run(&p, max_pool_f32 if real is float else max_pool_f64, num_threads)
 
 
 def max_pool_backward(real tag, cnp.ndarray g, cnp.ndarray x, cnp.ndarray out, tuple geometry, int num_threads):
     """OUT out (like IN x) = IN g at the first maximum of each window, added up."""
     cdef pool_plan p = plan_of(geometry, x, g, out, None)
     plan_parts(&p)
-    run(&p, max_pool_backward_f32 if real is float else max_pool_backward_f64, num_threads)
+    return run(&p, max_pool_backward_f32 if real is float else max_pool_backward_f64, num_threads)
 
 
 def max_pool_scatter(real tag, cnp.ndarray g, cnp.ndarray indices, cnp.ndarray out, tuple geometry, int num_threads):
     """OUT out (like x) = IN g at IN indices (int64), added up."""
     cdef pool_plan p = plan_of(geometry, None, g, out, indices)
     plan_scatter(&p)
-    run(&p, max_pool_scatter_f32 if real is float else max_pool_scatter_f64, num_threads)
+    return run(&p, max_pool_scatter_f32 if real is float else max_pool_scatter_f64, num_threads)
 
 
 def avg_pool(real tag, cnp.ndarray x, cnp.ndarray out, tuple geometry, bint include_pad, double divisor, int num_threads):
@@ -101,7 +102,7 @@ def avg_pool(real tag, cnp.ndarray x, cnp.ndarray out, tuple geometry, bint incl
     p.include_pad = include_pad
     p.divisor = divisor
     plan_forward(&p)
-    run(&p, avg_pool_f32 if real is float else avg_pool_f64, num_threads)
+    return run(&p, avg_pool_f32 if real is float else avg_pool_f64, num_threads)
 
 
 def avg_pool_backward(real tag, cnp.ndarray g, cnp.ndarray out, tuple geometry, bint include_pad, double divisor, int num_threads):
@@ -110,4 +111,4 @@ def avg_pool_backward(real tag, cnp.ndarray g, cnp.ndarray out, tuple geometry, 
     p.include_pad = include_pad
     p.divisor = divisor
     plan_backward(&p)
-    run(&p, avg_pool_backward_f32 if real is float else avg_pool_backward_f64, num_threads)
+    return run(&p, avg_pool_backward_f32 if real is float else avg_pool_backward_f64, num_threads)

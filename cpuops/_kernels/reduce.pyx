@@ -104,6 +104,7 @@ def reduce(real tag, int op, cnp.ndarray x, cnp.ndarray out, cnp.ndarray sums, d
                 reduce_merge_f32(&p, op, outp, sumsp, divisor, states)
             else:
                 reduce_merge_f64(&p, op, outp, sumsp, divisor, states)
+    return p.tasks
 
 
 # shares a block: small matrices are handed out several at once
@@ -136,6 +137,7 @@ def spread(real tag, cnp.ndarray g, cnp.ndarray out, double divisor, tuple plan,
         else:
             for b in prange(blocks, schedule='dynamic', num_threads=num_threads):
                 spread_block(&p, gp, outp, divisor, block_start(b, size), block_end(b, size, n))
+    return blocks
 
 
 cdef inline void exp_block(const Reduction *p, const real *x, const real *m, const double *sum, const real *g, real *out,
@@ -166,6 +168,7 @@ def logsumexp_backward(real tag, cnp.ndarray g, cnp.ndarray x, cnp.ndarray m, cn
         else:
             for b in prange(blocks, schedule='dynamic', num_threads=num_threads):
                 exp_block(&p, xp, mp, sumsp, gp, outp, block_start(b, size), block_end(b, size, n))
+    return blocks
 
 
 cdef inline void zero_block(real *out, Py_ssize_t lo, Py_ssize_t hi) noexcept nogil:
@@ -191,7 +194,7 @@ def place(real tag, cnp.ndarray g, cnp.ndarray index, cnp.ndarray out, tuple pla
     cdef const real *gp = <const real *> data(g)
     cdef const cnp.int64_t *ip = <const cnp.int64_t *> data(index)
     cdef real *outp = <real *> data(out)
-    cdef Py_ssize_t b, n = cnp.PyArray_SIZE(out), blocks = block_count(n, BLOCK)
+    cdef Py_ssize_t b, n = cnp.PyArray_SIZE(out), blocks = block_count(n, BLOCK), zeroed = blocks
     cdef Py_ssize_t size = BLOCK // p.width if 0 < p.width < BLOCK else 1
     with nogil:
         if num_threads <= 1:
@@ -208,3 +211,4 @@ def place(real tag, cnp.ndarray g, cnp.ndarray index, cnp.ndarray out, tuple pla
             else:
                 for b in prange(blocks, schedule='dynamic', num_threads=num_threads):
                     place_block(&p, ip, gp, outp, block_start(b, size), block_end(b, size, p.outer))
+    return zeroed

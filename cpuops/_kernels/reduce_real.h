@@ -87,12 +87,42 @@ FUNC ptrdiff_t find_run(const real *x, ptrdiff_t n, real m)
     return i;
 }
 
+/* the cells of a vector as doubles: added up in halves, added to the halves of a sum, and back */
 INLINE wvec FN(wide_sum)(vec e)
 {
 #if IS_F64
     return e;
 #else
     return vwiden_lo(e) + vwiden_hi(e);
+#endif
+}
+INLINE void FN(add_wide)(wvec *lo, wvec *hi, vec e)
+{
+#if IS_F64
+    *lo += e;
+    (void)hi;
+#else
+    *lo += vwiden_lo(e);
+    *hi += vwiden_hi(e);
+#endif
+}
+INLINE void FN(add_wide_product)(wvec *lo, wvec *hi, vec p, vec q)
+{
+#if IS_F64
+    *lo += p * q;
+    (void)hi;
+#else
+    *lo += vwiden_lo(p) * vwiden_lo(q);
+    *hi += vwiden_hi(p) * vwiden_hi(q);
+#endif
+}
+INLINE vec FN(narrow)(wvec lo, wvec hi)
+{
+#if IS_F64
+    (void)hi;
+    return lo;
+#else
+    return vnarrow(lo, hi);
 #endif
 }
 
@@ -296,12 +326,7 @@ INLINE void FN(exp_tile)(const real *m, double *sum, const real *x, ptrdiff_t ro
                 vec e = vexp(vload_n(x + r * step + c, k) - shift);
                 if (out)
                     vstore_n(out + r * step + c, e, k);
-#if IS_F64
-                a += e;
-#else
-                a += vwiden_lo(e);
-                b += vwiden_hi(e);
-#endif
+                FN(add_wide)(&a, &b, e);
             }
             lo += a;
             hi += b;

@@ -22,11 +22,18 @@ INLINE vec viota(void)
     return r;
 }
 
+#if SIMD_AVX2
+/* the first n lanes, as maskload and maskstore want them */
+INLINE __m256i FN(first)(ptrdiff_t n) { return (__m256i)(viota() < vset((real)n)); }
+#endif
+
 /* n in 0..LANES: nothing beyond p[n-1] is touched */
 INLINE vec vload_n(const real *p, ptrdiff_t n)
 {
 #if SIMD_AVX512
     return (vec)X512(maskz_loadu)((vmask)((1u << n) - 1), p);
+#elif SIMD_AVX2
+    return (vec)X256(maskload)(p, FN(first)(n));
 #else
     real t[LANES] __attribute__((aligned(SIMD_BYTES))) = {0};
     memcpy(t, p, (size_t)n * sizeof(real));
@@ -38,6 +45,8 @@ INLINE void vstore_n(real *p, vec a, ptrdiff_t n)
 {
 #if SIMD_AVX512
     X512(mask_storeu)(p, (vmask)((1u << n) - 1), a);
+#elif SIMD_AVX2
+    X256(maskstore)(p, FN(first)(n), a);
 #else
     real t[LANES] __attribute__((aligned(SIMD_BYTES)));
     vstore(t, a);

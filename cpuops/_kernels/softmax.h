@@ -4,7 +4,7 @@
  *   log-softmax  out = (x - m) - log(sum(exp(x - m)))          backward  g - exp(y) sum(g)
  *
  * m is the maximum; sums are taken in double. How an array is walked depends on its shape alone:
- *   SHORT   few values to normalise, few columns: several matrices are laid side by side
+ *   SHORT   very few values to normalise: several matrices are laid side by side
  *   ROWS    inner 1: two passes over a row that stays in the cache, and one that scales
  *   TILES   the same for columns side by side
  *   PARTS   the rest, as reduce.h cuts it: sums of parts, merged in order, then every part is written
@@ -15,10 +15,13 @@
 
 enum { SOFTMAX_SHORT, SOFTMAX_ROWS, SOFTMAX_TILES, SOFTMAX_PARTS };
 enum {
+    SOFTMAX_SHORTEST = 8,               /* rows up to this are laid side by side, */
+    SOFTMAX_NARROW = 3,                 /* and matrices of so few columns */
+    SOFTMAX_TOGETHER = 8,               /* rows that share one vector of divisions or logarithms, */
+    SOFTMAX_CACHED = 2048,              /* if they are not longer */
     SOFTMAX_LONGEST = 2 * REDUCE_BLOCK, /* rows that a task takes whole */
-    SOFTMAX_DEEPEST = 1024,             /* columns that a task takes whole, */
-    SOFTMAX_NARROWEST = 16,             /* at least so many of them */
-    SOFTMAX_SHALLOW = 128               /* columns so short are taken REDUCE_TILE at once, others REDUCE_FOLD */
+    SOFTMAX_DEEPEST = 1024,             /* columns that a task takes whole; where they hardly fill a vector, */
+    SOFTMAX_SHALLOW = 128               /* only up to this */
 };
 
 typedef struct {
@@ -38,11 +41,11 @@ FUNC void softmax_cut(Softmax *q, ptrdiff_t outer, ptrdiff_t n, ptrdiff_t inner)
     p->kept_dims[0] = outer;
     p->kept_steps[0] = n * inner;
     reduction_cut(p);
-    if (n <= REDUCE_SHORT && inner <= REDUCE_FOLD / 2 && n * inner <= REDUCE_BESIDE / 2)
+    if (inner == 1 ? n <= SOFTMAX_SHORTEST : inner <= SOFTMAX_NARROW && n <= REDUCE_SHORT)
         q->kind = SOFTMAX_SHORT;
     else if (inner == 1 && n <= SOFTMAX_LONGEST)
         q->kind = SOFTMAX_ROWS;
-    else if (inner >= SOFTMAX_NARROWEST && n <= SOFTMAX_DEEPEST)
+    else if (inner > 1 && n <= (inner >= SIMD_BYTES / 8 ? SOFTMAX_DEEPEST : SOFTMAX_SHALLOW))
         q->kind = SOFTMAX_TILES;
     else
         q->kind = SOFTMAX_PARTS;
@@ -52,7 +55,6 @@ FUNC void softmax_cut(Softmax *q, ptrdiff_t outer, ptrdiff_t n, ptrdiff_t inner)
     }
 }
 
-#define softmax_factor FN(softmax_factor)
 #define REAL_BODY "softmax_real.h"
 #include "for_each_real.h"
 #endif

@@ -1,9 +1,17 @@
 /* softmax_real.h: the loops of softmax.h for one scalar type. Included by softmax.h only. */
 
 /* What scales or shifts a row: 1/sum, or its logarithm. NaN where the maximum is infinite: sum is then 0 or infinite. */
-INLINE real softmax_factor(double sum, int logs)
+FUNC void FN(softmax_factors)(const double *sum, real *f, ptrdiff_t width, int logs)
 {
-    return !(sum > 0 && sum < (double)INFINITY) ? (real)NAN : logs ? (real)log_one(sum) : (real)(1 / sum);
+    for (ptrdiff_t c = 0; c < width; c += LANES_f64) {
+        ptrdiff_t k = least(width - c, LANES_f64);
+        double t[LANES_f64] __attribute__((aligned(64)));
+        wvec s = vload_n_f64(sum + c, k);
+        vmask_f64 fine = mand_f64(vgt_f64(s, vzero_f64()), vlt_f64(s, vset_f64((double)INFINITY)));
+        vstore_f64(t, vsel_f64(fine, logs ? vlog_f64(s) : vset_f64(1) / s, vset_f64((double)NAN)));
+        for (ptrdiff_t i = 0; i < k; i++)
+            f[c + i] = (real)t[i];
+    }
 }
 
 /* ---- forward: one row, one tile */
@@ -23,23 +31,71 @@ FUNC void FN(softmax_write_run)(const real *x, real *out, ptrdiff_t n, real m, r
         vstore_n(out + i, (vload_n(x + i, n - i) - shift) - factor, n - i);
 }
 
-FUNC void FN(scale_run)(real *out, ptrdiff_t n, real f)
+/* n a multiple of LANES */
+INLINE void FN(scale_run)(real *out, ptrdiff_t n, real f)
 {
     const vec factor = vset(f);
-    ptrdiff_t i = 0;
-    for (; i + LANES <= n; i += LANES)
+    for (ptrdiff_t i = 0; i < n; i += LANES)
         vstore(out + i, vload(out + i) * factor);
-    if (i < n)
-        vstore_n(out + i, vload_n(out + i, n - i) * factor, n - i);
 }
 
-INLINE void FN(softmax_row)(const real *x, real *out, ptrdiff_t n, int logs)
+/* exp(x - m) of whole vectors goes to out, of a last partial one to `last`, a whole vector (a masked store cannot be
+ * forwarded to the load that follows soon); their sum is returned */
+INLINE double FN(row_exp)(const real *x, ptrdiff_t n, real m, real *out, real *last)
 {
-    real m = FN(finite_bound)(FN(max_number_run)(x, n));
-    if (logs)
-        FN(softmax_write_run)(x, out, n, m, softmax_factor(sum_exp_run(x, n, m), 1), 1);
-    else
-        FN(scale_run)(out, n, softmax_factor(FN(exp_run)(x, n, m, out), 0));
+    ptrdiff_t whole = n - n % LANES;
+    double sum = whole > 2 * LANES ? FN(exp_run)(x, whole, m, out) : 0;
+    const vec shift = vset(m), lane = viota();
+    wvec s = wset(0);
+    if (whole <= 2 * LANES)
+        for (ptrdiff_t i = 0; i < whole; i += LANES) {
+            vec e = vexp(vload(x + i) - shift);
+            vstore(out + i, e);
+            s += FN(wide_sum)(e);
+        }
+    if (whole < n) {
+        vec e = vsel(vlt(lane, vset((real)(n - whole))), vexp(vload_n(x + whole, n - whole) - shift), vzero());
+        vstore(last, e);
+        s += FN(wide_sum)(e);
+    }
+    return sum + whsum(s);
+}
+
+INLINE real FN(row_bound)(const real *x, ptrdiff_t n)
+{
+    if (n > 2 * LANES)
+        return FN(finite_bound)(FN(max_number_run)(x, n));
+    /* one expression; the lanes beyond are -inf */
+    const vec low = vset(-(real)INFINITY), lane = viota();
+    ptrdiff_t k = least(n, LANES);
+    vec a = vsel(vlt(lane, vset((real)k)), vload_n(x, k), low);
+    if (n > LANES)
+        a = vmax_fast(vsel(vlt(lane, vset((real)(n - k))), vload_n(x + k, n - k), low), a);
+    return FN(finite_bound)(vhmax(a));
+}
+
+/* `rows` rows, some at a time */
+INLINE void FN(softmax_rows)(const real *x, real *out, ptrdiff_t rows, ptrdiff_t n, int logs)
+{
+    ptrdiff_t together = n <= SOFTMAX_CACHED ? SOFTMAX_TOGETHER : 1, whole = n - n % LANES;
+    for (ptrdiff_t r = 0; r < rows; r += together, x += together * n, out += together * n) {
+        real m[SOFTMAX_TOGETHER], f[SOFTMAX_TOGETHER], last[SOFTMAX_TOGETHER][LANES] __attribute__((aligned(64)));
+        double sum[SOFTMAX_TOGETHER];
+        ptrdiff_t k = least(together, rows - r);
+        for (ptrdiff_t i = 0; i < k; i++) {
+            m[i] = FN(row_bound)(x + i * n, n);
+            sum[i] = logs ? sum_exp_run(x + i * n, n, m[i]) : FN(row_exp)(x + i * n, n, m[i], out + i * n, last[i]);
+        }
+        FN(softmax_factors)(sum, f, k, logs);
+        for (ptrdiff_t i = 0; i < k; i++)
+            if (logs)
+                FN(softmax_write_run)(x + i * n, out + i * n, n, m[i], f[i], 1);
+            else {
+                FN(scale_run)(out + i * n, whole, f[i]);
+                if (whole < n)
+                    vstore_n(out + i * n + whole, vload(last[i]) * vset(f[i]), n - whole);
+            }
+    }
 }
 
 FUNC void FN(softmax_write_tile)(const real *x, real *out, ptrdiff_t rows, ptrdiff_t width, ptrdiff_t step, const real *m,
@@ -57,40 +113,60 @@ FUNC void FN(softmax_write_tile)(const real *x, real *out, ptrdiff_t rows, ptrdi
         }
 }
 
-FUNC void FN(softmax_factors)(const double *sum, real *f, ptrdiff_t width, int logs)
+INLINE vec FN(factors_of)(wvec lo, wvec hi, int logs)
 {
-    for (ptrdiff_t c = 0; c < width; c += LANES_f64) {
-        ptrdiff_t k = least(width - c, LANES_f64);
-        double t[LANES_f64] __attribute__((aligned(64)));
-        wvec s = vload_n_f64(sum + c, k);
-        vmask_f64 fine = mand_f64(vgt_f64(s, vzero_f64()), vlt_f64(s, vset_f64((double)INFINITY)));
-        vstore_f64(t, vsel_f64(fine, logs ? vlog_f64(s) : vset_f64(1) / s, vset_f64((double)NAN)));
-        for (ptrdiff_t i = 0; i < k; i++)
-            f[c + i] = (real)t[i];
+    double sum[LANES] __attribute__((aligned(64)));
+    real f[LANES] __attribute__((aligned(64)));
+    vstore_f64(sum, lo);
+    if (!IS_F64)
+        vstore_f64(sum + LANES_f64 % LANES, hi);
+    FN(softmax_factors)(sum, f, LANES, logs);
+    return vload(f);
+}
+
+/* One vector of k columns; x may be out. Exponentials of a partial vector go to `kept` (see row_exp). */
+INLINE void FN(softmax_column)(const real *x, real *out, ptrdiff_t rows, ptrdiff_t k, ptrdiff_t step, int logs)
+{
+    real kept[SOFTMAX_SHALLOW * LANES] __attribute__((aligned(64)));
+    int keep = k < LANES && rows <= SOFTMAX_SHALLOW;
+    vec m = vset(-REAL_MAX);
+    for (ptrdiff_t r = 0; r < rows; r++)
+        m = vmax_fast(vload_n(x + r * step, k), m);
+    m = vmin_fast(m, vset(REAL_MAX));
+    wvec lo = wset(0), hi = lo;
+    for (ptrdiff_t r = 0; r < rows;) {
+        wvec a = wset(0), b = a;
+        for (ptrdiff_t end = least(rows, r + 32); r < end; r++) {
+            vec e = vexp(vload_n(x + r * step, k) - m);
+            if (!logs && keep)
+                vstore(kept + r * LANES, e);
+            else if (!logs)
+                vstore_n(out + r * step, e, k);
+            FN(add_wide)(&a, &b, e);
+        }
+        lo += a;
+        hi += b;
+    }
+    vec f = FN(factors_of)(lo, hi, logs);
+    for (ptrdiff_t r = 0; r < rows; r++) {
+        vec v = logs   ? (vload_n(x + r * step, k) - m) - f
+                : keep ? vload(kept + r * LANES) * f
+                       : vload_n(out + r * step, k) * f;
+        vstore_n(out + r * step, v, k);
     }
 }
 
-/* x may be out */
 FUNC void FN(softmax_tile)(const real *x, real *out, ptrdiff_t rows, ptrdiff_t width, ptrdiff_t step, int logs)
 {
-    real m[REDUCE_TILE], f[REDUCE_TILE];
-    double sum[REDUCE_TILE];
-    for (ptrdiff_t c = 0; c < width; c++) {
-        m[c] = -REAL_MAX;
-        sum[c] = 0;
-    }
-    FN(max_number_tile)(m, x, rows, width, step);
-    FN(exp_tile)(m, sum, x, rows, width, step, logs ? NULL : out);
-    FN(softmax_factors)(sum, f, width, logs);
+    ptrdiff_t c = 0;
     if (logs)
-        FN(softmax_write_tile)(x, out, rows, width, step, m, f, 1);
+        for (; c + LANES <= width; c += LANES)
+            FN(softmax_column)(x + c, out + c, rows, LANES, step, 1);
     else
-        for (ptrdiff_t r = 0; r < rows; r++)
-            EACH(c, width)
-            {
-                ptrdiff_t k = COUNT(c, width);
-                vstore_n(out + r * step + c, vload_n(out + r * step + c, k) * vload_n(f + c, k), k);
-            }
+        for (; c + LANES <= width; c += LANES)
+            FN(softmax_column)(x + c, out + c, rows, LANES, step, 0);
+    if (c < width)
+        FN(softmax_column)(x + c, out + c, rows, width - c, step, logs);
 }
 
 /* ---- backward: `of` is sum(g s), or sum(g) for logs */
@@ -178,16 +254,52 @@ FUNC void FN(log_softmax_slope_tile)(const real *g, const real *s, real *out, pt
     FN(slope_tile)(g, s, out, rows, width, step, of, 1);
 }
 
+INLINE void FN(slope_column)(const real *g, const real *s, real *out, ptrdiff_t rows, ptrdiff_t k, ptrdiff_t step, int logs)
+{
+    wvec lo = wset(0), hi = lo;
+    for (ptrdiff_t r = 0; r < rows;) {
+        wvec a = wset(0), b = a;
+        for (ptrdiff_t end = least(rows, r + 32); r < end; r++)
+            if (logs)
+                FN(add_wide)(&a, &b, vload_n(g + r * step, k));
+            else
+                FN(add_wide_product)(&a, &b, vload_n(g + r * step, k), vload_n(s + r * step, k));
+        lo += a;
+        hi += b;
+    }
+    vec of = FN(narrow)(lo, hi);
+    for (ptrdiff_t r = 0; r < rows; r++)
+        vstore_n(out + r * step, FN(softmax_slope)(vload_n(g + r * step, k), vload_n(s + r * step, k), of, logs), k);
+}
+
+FUNC void FN(slope_whole_tile)(const real *g, const real *s, real *out, ptrdiff_t rows, ptrdiff_t width, ptrdiff_t step,
+                               int logs)
+{
+    ptrdiff_t c = 0;
+    if (logs)
+        for (; c + LANES <= width; c += LANES)
+            FN(slope_column)(g + c, s + c, out + c, rows, LANES, step, 1);
+    else
+        for (; c + LANES <= width; c += LANES)
+            FN(slope_column)(g + c, s + c, out + c, rows, LANES, step, 0);
+    if (c < width)
+        FN(slope_column)(g + c, s + c, out + c, rows, width - c, step, logs);
+}
+
 /* ---- both directions: x alone, or g and s (the forward's output) when g is not NULL */
 
-INLINE void FN(softmax_whole_run)(const real *g, const real *x, real *out, ptrdiff_t n, int logs)
+FUNC void FN(softmax_whole_rows)(const real *g, const real *x, real *out, ptrdiff_t rows, ptrdiff_t n, int logs)
 {
-    if (!g)
-        FN(softmax_row)(x, out, n, logs);
-    else if (logs)
-        FN(log_softmax_slope_run)(g, x, out, n, (real)sum_run(g, n));
+    if (!g && logs)
+        FN(softmax_rows)(x, out, rows, n, 1);
+    else if (!g)
+        FN(softmax_rows)(x, out, rows, n, 0);
     else
-        FN(softmax_slope_run)(g, x, out, n, (real)FN(dot_run)(g, x, n));
+        for (ptrdiff_t r = 0; r < rows; r++, g += n, x += n, out += n)
+            if (logs)
+                FN(log_softmax_slope_run)(g, x, out, n, (real)sum_run(g, n));
+            else
+                FN(softmax_slope_run)(g, x, out, n, (real)FN(dot_run)(g, x, n));
 }
 
 /* sums of a tile into t */
@@ -222,19 +334,13 @@ INLINE void FN(softmax_totals)(const SeenTile *t, const real *g, real *f, ptrdif
             f[c] = (real)t->sum[c];
 }
 
-FUNC void FN(softmax_whole_tile)(const real *g, const real *x, real *out, ptrdiff_t rows, ptrdiff_t width, ptrdiff_t step,
-                                 int logs)
+INLINE void FN(softmax_whole_tile)(const real *g, const real *x, real *out, ptrdiff_t rows, ptrdiff_t width, ptrdiff_t step,
+                                   int logs)
 {
-    if (!g) {
+    if (g)
+        FN(slope_whole_tile)(g, x, out, rows, width, step, logs);
+    else
         FN(softmax_tile)(x, out, rows, width, step, logs);
-        return;
-    }
-    SeenTile t;
-    real f[REDUCE_TILE];
-    FN(begin)(&t, width, REDUCE_SUM, 0, width);
-    FN(softmax_sums)(&t, g, x, rows, width, step, logs);
-    FN(softmax_totals)(&t, g, f, width, logs);
-    FN(softmax_write)(g, x, out, rows, width, step, NULL, f, logs);
 }
 
 /* ---- SHORT */
@@ -336,6 +442,11 @@ FUNC void FN(softmax_task)(const Softmax *q, const real *g, const real *x, real 
         FN(softmax_short)(p, g, x, out, first, end, logs);
         return;
     }
+    if (q->kind == SOFTMAX_ROWS) {
+        FN(softmax_whole_rows)(g ? g + first * p->rows : NULL, x + first * p->rows, out + first * p->rows, end - first,
+                               p->rows, logs);
+        return;
+    }
     if (p->parts > 1) {
         first = task / p->parts;
         end = first + 1;
@@ -344,13 +455,8 @@ FUNC void FN(softmax_task)(const Softmax *q, const real *g, const real *x, real 
         ptrdiff_t column = cell % p->tiles * REDUCE_TILE, tile = least(p->width - column, REDUCE_TILE);
         ptrdiff_t at = cell / p->tiles * p->rows * p->width + column;
         const real *gc = g ? g + at : NULL;
-        if (q->kind == SOFTMAX_ROWS)
-            FN(softmax_whole_run)(gc, x + at, out + at, p->rows, logs);
-        else if (q->kind == SOFTMAX_TILES) {
-            ptrdiff_t together = p->rows <= SOFTMAX_SHALLOW ? REDUCE_TILE : REDUCE_FOLD;
-            for (ptrdiff_t c = 0; c < tile; c += together)
-                FN(softmax_whole_tile)(gc ? gc + c : NULL, x + at + c, out + at + c, p->rows, least(together, tile - c),
-                                       p->width, logs);
+        if (q->kind == SOFTMAX_TILES) {
+            FN(softmax_whole_tile)(gc, x + at, out + at, p->rows, tile, p->width, logs);
         } else if (p->parts > 1) {
             ptrdiff_t size = cut(p->rows, p->parts), lo = least(p->rows, task % p->parts * size);
             FN(softmax_take)((SeenTile *)states + task, p, gc, x + at, tile, lo, least(p->rows, lo + size), logs);
