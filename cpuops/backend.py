@@ -2,10 +2,10 @@
 
 from abc import ABC, abstractmethod
 
-from .ops import forward_families
+from .ops import Forward
 
 
-class Backend(*forward_families(), ABC):
+class Backend(Forward, ABC):
     """Forward operations on NumPy arrays; no gradient.
 
     A backend supplies four primitives: `name`, `num_threads`, `_kernel` and `_threads`. Everything else is inherited

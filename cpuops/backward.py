@@ -1,9 +1,9 @@
 """BackwardOps: a gradient for every operation, for any backend."""
 
-from .ops import gradient_families
+from .ops import Gradients
 
 
-class BackwardOps(*gradient_families()):
+class BackwardOps(Gradients):
     """Mixin: default gradients, composed of NumPy and the forward methods of the class it is mixed into.
 
     ``class Mine(Backend, BackwardOps)`` has every gradient. Each public ``*_backward`` checks its operands and ends in a

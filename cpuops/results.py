@@ -1,10 +1,8 @@
 """The NamedTuples that operations with several results return."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from ._types import Array
 
 
 class PairGrads(NamedTuple):

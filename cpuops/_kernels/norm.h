@@ -78,11 +78,11 @@ typedef struct {
     double hi, lo, rstd;
 } norm_statistics;
 
-/* from sums of deviations from `mean` and of their squares: the variance, and the mean's correction */
-INLINE double variance_of(double deviations, double squares, double n, double *correction)
+/* from sums of deviations from a mean of 1 / share cells and of their squares: the variance, and the mean's correction */
+INLINE double variance_of(double deviations, double squares, double share, double *correction)
 {
-    *correction = deviations / n;
-    double variance = squares / n - *correction * *correction;
+    *correction = deviations * share;
+    double variance = squares * share - *correction * *correction;
     return variance < 0 ? 0 : variance; /* NaN stays */
 }
 

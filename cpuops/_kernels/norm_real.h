@@ -331,7 +331,7 @@ FUNC void FN(parameter_sums)(const FN(back_row) *r, ptrdiff_t n, double *gamma_s
 
 /* ---- rows: layer, RMS, group and instance normalisation */
 
-static norm_statistics FN(row_statistics)(const norm_plan *p, const real *x, ptrdiff_t n)
+static norm_statistics FN(row_statistics)(const norm_plan *p, const real *x, ptrdiff_t n, double share)
 {
     wsums sum = {{wset(0)}}, none = sum, squares = sum;
     FN(span) q = {0, n, 1, 0};
@@ -343,7 +343,7 @@ static norm_statistics FN(row_statistics)(const norm_plan *p, const real *x, ptr
             total = 0;
             FN(wide_sum)(x, &q, &total);
         }
-        mean = (double)(real)(total / size);
+        mean = (double)(real)(total * share);
     }
     FN(add_deviations)(x, &q, (real)mean, &none, &squares);
     deviation = wtotal(&none);
@@ -352,7 +352,7 @@ static norm_statistics FN(row_statistics)(const norm_plan *p, const real *x, ptr
         deviation = square = 0;
         FN(wide_deviations)(x, &q, mean, &deviation, &square);
     }
-    double variance = variance_of(p->centre ? deviation : 0, square, size, &correction);
+    double variance = variance_of(p->centre ? deviation : 0, square, share, &correction);
     return FN(statistics)(mean, correction, variance, p->epsilon);
 }
 
@@ -426,11 +426,12 @@ static int FN(rows_forward_stage)(norm_plan *p)
 static void FN(rows_forward)(const norm_plan *p, ptrdiff_t unit)
 {
     ptrdiff_t n = p->channels * p->run;
+    double share = 1 / (double)n;
     for (ptrdiff_t r = unit * p->part; r < smaller((unit + 1) * p->part, p->batch * p->groups); r++) {
         const real *x = (const real *)p->x + r * n;
         real *out = (real *)p->out + r * n;
         ptrdiff_t c0 = r % p->groups * p->channels;
-        norm_statistics s = FN(row_statistics)(p, x, n);
+        norm_statistics s = FN(row_statistics)(p, x, n, share);
         if (p->run == 1 && p->gamma)
             FN(normalise_row)(x, n, &s, (const real *)p->gamma + c0, p->beta ? (const real *)p->beta + c0 : 0, out);
         else
@@ -503,17 +504,18 @@ static int FN(rows_backward_stage)(norm_plan *p)
     return 0;
 }
 
-/* one row with a vector gamma, up to its gradient: sums, and b and c */
-static FN(back_row) FN(back_row_of)(const norm_plan *p, ptrdiff_t r, const real *gamma)
+/* one row with a vector gamma, up to its gradient: statistics, and b and c */
+static void FN(set_back_row)(const norm_plan *p, ptrdiff_t r, const real *gamma, double share, FN(back_row) *row)
 {
     ptrdiff_t n = p->channels;
-    FN(back_row) row = {(const real *)p->x + r * n, (const real *)p->g + r * n, (real *)p->out + r * n, {0, 0, 0}, 0, 0};
     double sum, moment;
-    row.s = FN(row_statistics)(p, row.x, n);
-    FN(run_products)(row.x, row.g, n, &row.s, gamma, &sum, &moment);
-    row.b = row.s.rstd * (moment / (double)n);
-    row.c = p->centre ? row.s.rstd * (sum / (double)n) : 0;
-    return row;
+    row->x = (const real *)p->x + r * n;
+    row->g = (const real *)p->g + r * n;
+    row->out = (real *)p->out + r * n;
+    row->s = FN(row_statistics)(p, row->x, n, share);
+    FN(run_products)(row->x, row->g, n, &row->s, gamma, &sum, &moment);
+    row->b = row->s.rstd * (moment * share);
+    row->c = p->centre ? row->s.rstd * (sum * share) : 0;
 }
 
 /* one row with a number gamma for each run: to out, and its channels' sums */
@@ -521,7 +523,7 @@ static void FN(back_row_of_runs)(const norm_plan *p, ptrdiff_t r, const real *ga
 {
     ptrdiff_t run = p->run, n = p->channels * run;
     const real *x = (const real *)p->x + r * n, *g = (const real *)p->g + r * n;
-    norm_statistics s = FN(row_statistics)(p, x, n);
+    norm_statistics s = FN(row_statistics)(p, x, n, 1 / (double)n);
     double sum = 0, moment = 0;
     for (ptrdiff_t c = 0; c < p->channels; c++) {
         double weight = FN(value_or)(gamma, c, 1), *q = sums + 2 * c;
@@ -570,10 +572,11 @@ static void FN(rows_backward)(const norm_plan *p, ptrdiff_t unit)
     const real *gamma = p->gamma ? (const real *)p->gamma + c0 : 0;
     ptrdiff_t b = part * p->part, last = smaller(b + p->part, p->batch);
     FN(back_row) rows[4];
+    double share = 1 / (double)(p->channels * p->run);
     for (; p->run == 1 && gamma && !p->columnwise && b + 4 <= last; b += 4) {
         int plain = 1;
         for (int k = 0; k < 4; k++) {
-            rows[k] = FN(back_row_of)(p, (b + k) * p->groups + group, gamma);
+            FN(set_back_row)(p, (b + k) * p->groups + group, gamma, share, rows + k);
             plain &= FN(plain_row)(rows + k);
         }
         if (plain)
@@ -587,7 +590,7 @@ static void FN(rows_backward)(const norm_plan *p, ptrdiff_t unit)
             FN(back_row_of_runs)(p, r, gamma, p->memory + p->sums + 2 * unit * p->channels, gamma_sum, beta_sum);
             continue;
         }
-        rows[0] = FN(back_row_of)(p, r, gamma);
+        FN(set_back_row)(p, r, gamma, share, rows);
         if (p->columnwise)
             kept[r] = rows[0].s;
         FN(differentiate_one)(rows, p->channels, gamma, p->columnwise ? 0 : gamma_sum, beta_sum);
@@ -688,7 +691,7 @@ static norm_statistics FN(given_statistics)(const norm_plan *p, ptrdiff_t c)
 /* of channel c, from the sums of its parts; also to the results */
 static norm_statistics FN(found_statistics)(const norm_plan *p, ptrdiff_t c, double mean, double deviations, double squares)
 {
-    double correction, variance = variance_of(deviations, squares, (double)(p->batch * p->run), &correction);
+    double correction, variance = variance_of(deviations, squares, 1 / (double)(p->batch * p->run), &correction);
     ((real *)p->mean)[c] = (real)(mean + correction);
     ((real *)p->variance)[c] = (real)variance;
     return FN(statistics)(mean, correction, variance, p->epsilon);

@@ -1,7 +1,29 @@
 """Gradient kernels that replace the defaults of BackwardOps in the CPU backends, one short hook each."""
 
-from ..ops import _classes
+from .activation import ActivationKernelGradients
+from .conv import ConvKernelGradients
+from .elementwise import ElementwiseKernelGradients
+from .embedding import EmbeddingKernelGradients
+from .loss import LossKernelGradients
+from .matmul import MatmulKernelGradients
+from .norm import NormKernelGradients
+from .pool import PoolKernelGradients
+from .reduce import ReduceKernelGradients
+from .softmax import SoftmaxKernelGradients
+
+__all__ = ["CpuGradients"]
 
 
-class CpuGradients(*_classes(__name__, "KernelGradients")):
+class CpuGradients(
+    ElementwiseKernelGradients,
+    ActivationKernelGradients,
+    ReduceKernelGradients,
+    SoftmaxKernelGradients,
+    LossKernelGradients,
+    MatmulKernelGradients,
+    EmbeddingKernelGradients,
+    ConvKernelGradients,
+    PoolKernelGradients,
+    NormKernelGradients,
+):
     """Hooks ``_<operation>_backward`` that call a kernel."""

@@ -1,34 +1,33 @@
-"""The families of operations: forward methods (for Backend) and default gradients (for BackwardOps)."""
+"""The families of operations: each has its forward methods in one class and their default gradients in another."""
 
-import importlib
-import importlib.util
+from .activation import Activation, ActivationGradients
+from .conv import Conv, ConvGradients
+from .elementwise import Elementwise, ElementwiseGradients
+from .embedding import Embedding, EmbeddingGradients
+from .loss import Loss, LossGradients
+from .matmul import Matmul, MatmulGradients
+from .norm import Norm, NormGradients
+from .pool import Pool, PoolGradients
+from .reduce import Reduce, ReduceGradients
+from .softmax import Softmax, SoftmaxGradients
 
-FAMILIES = {
-    "elementwise": "Elementwise",
-    "activation": "Activation",
-    "reduce": "Reduce",
-    "softmax": "Softmax",
-    "loss": "Loss",
-    "matmul": "Matmul",
-    "embedding": "Embedding",
-    "conv": "Conv",
-    "pool": "Pool",
-    "norm": "Norm",
-}
+__all__ = ["Forward", "Gradients"]
 
 
-def _classes(package, suffix):
-    out = []
-    for module, name in FAMILIES.items():
-        if importlib.util.find_spec(f"{package}.{module}") is None:
-            continue
-        out.append(getattr(importlib.import_module(f"{package}.{module}"), name + suffix))
-    return tuple(out)
+class Forward(Elementwise, Activation, Reduce, Softmax, Loss, Matmul, Embedding, Conv, Pool, Norm):
+    """Every forward method."""
 
 
-def forward_families():
-    return _classes(__name__, "")
-
-
-def gradient_families():
-    return _classes(__name__, "Gradients")
+class Gradients(
+    ElementwiseGradients,
+    ActivationGradients,
+    ReduceGradients,
+    SoftmaxGradients,
+    LossGradients,
+    MatmulGradients,
+    EmbeddingGradients,
+    ConvGradients,
+    PoolGradients,
+    NormGradients,
+):
+    """Every default gradient."""
