@@ -1,5 +1,6 @@
 """`memory`: peak scratch of a call, what importing costs beyond NumPy, installed size, the first call."""
 
+import ctypes
 import json
 import subprocess
 import sys
@@ -65,7 +66,7 @@ def measure_call(name, threads):
         call()
         times.append(perf_counter_ns() - start)
     result_bytes = sum(r.nbytes for r in (result if isinstance(result, tuple) else (result,)) if r is not None)
-    cpuops.memory.trim()
+    give_back_free_memory()
     before = reset_high_water()
     kept = call()
     scratch = max(0, resident("VmHWM") - before - result_bytes)
@@ -74,6 +75,14 @@ def measure_call(name, threads):
         "workload": name, "threads": threads, "scratch_bytes": scratch, "result_bytes": result_bytes, "first_ns": first_ns,
         "steady_ns": statistics.median(times),
     }  # fmt: skip
+
+
+def give_back_free_memory():
+    """Empty the pool and the C library's heap, so that scratch cannot hide in pages that are resident already."""
+    cpuops.memory.trim()
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "malloc_trim"):
+        libc.malloc_trim(0)
 
 
 def resident(field):

@@ -43,6 +43,7 @@ def draw_curves(figure, run):
     lower.set_ylabel("held-out accuracy")
     lower.set_xlabel("epoch")
     lower.margins(y=0.2)
+    lower.set_ylim(top=min(1.005, lower.get_ylim()[1]))
     for axes in (upper, lower):
         axes.grid(alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)

@@ -27,6 +27,9 @@ FORWARD = {
 }  # fmt: skip
 
 
+UNLIKE = ("linear",)  # gradients that do not take all operands of their forward
+
+
 def to_last(a):
     """Channels from the second axis to the last, in memory too."""
     return np.ascontiguousarray(np.moveaxis(a, 1, -1))
@@ -69,7 +72,7 @@ class MlxPeer(Engine):
         operation = job.workload.method.removesuffix("_backward")
         taken = {k: v for k, v in job.args.items() if k != "output_grad"}
         simple = all(isinstance(v, np.ndarray) and v.dtype.kind == "f" for v in taken.values())
-        if operation not in FORWARD or not simple or "output" in taken:
+        if operation not in FORWARD or operation in UNLIKE or not simple or "output" in taken:
             return []
         g, operands = mx.array(job.args["output_grad"]), [mx.array(v) for v in taken.values()]
 

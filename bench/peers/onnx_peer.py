@@ -142,9 +142,7 @@ class OnnxPeer(Engine):
             return []
         _, arrays, outputs = made
         feeds = {i.name: arrays[i.name] for i in session.get_inputs()}
-        shapes = [r.shape for r in session.run(outputs, feeds)]
-        kinds = [np.int64 if r.dtype == np.int64 else r.dtype for r in session.run(outputs, feeds)]
-        results = [np.zeros(shape, kind) for shape, kind in zip(shapes, kinds, strict=True)]
+        results = [np.zeros_like(r) for r in session.run(outputs, feeds)]
         binding = session.io_binding()
         for name, array in feeds.items():
             binding.bind_cpu_input(name, array)
@@ -154,11 +152,16 @@ class OnnxPeer(Engine):
         return [Contestant("bound", call, lambda _: _in_our_indices(results, job))]
 
     def _session(self, one, arrays, outputs):
+        # second results, and the only one of ArgMax, are positions
+        values = helper.np_dtype_to_tensor_dtype(next(iter(arrays.values())).dtype)
+        kinds = dict.fromkeys(outputs, TensorProto.INT64) | {outputs[0]: values}
+        if one.op_type == "ArgMax":
+            kinds[outputs[0]] = TensorProto.INT64
         graph = helper.make_graph(
             [one],
             "workload",
             [_info(name, a) for name, a in arrays.items() if not _is_constant(name)],
-            [helper.make_tensor_value_info(name, TensorProto.UNDEFINED, None) for name in outputs],
+            [helper.make_tensor_value_info(name, kind, None) for name, kind in kinds.items()],
             [numpy_helper.from_array(a, name) for name, a in arrays.items() if _is_constant(name)],
         )
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)

@@ -393,7 +393,7 @@ typedef struct {
     conv_band band;
     int in_place;   /* the input is its own band */
     ptrdiff_t vectors, panels, width; /* outputs of a panel: vectors of them, and how many */
-    ptrdiff_t positions;              /* of the largest region, gaps included */
+    ptrdiff_t positions;              /* of the largest region */
     ptrdiff_t splits, regions, pieces;
     ptrdiff_t units, next;
     size_t scratch_bytes, slot_bytes;
@@ -597,7 +597,7 @@ INLINE void conv_plan_outer(const conv_call *call, ptrdiff_t slots, conv_outer *
     conv_plan_band(j, CONV_BAND_BYTES / size, conv_max(64, CONV_BAND_BYTES / (outputs * size)), lanes, &d->band);
     const conv_band *b = &d->band;
     d->in_place = conv_in_place(j);
-    d->positions = (b->rows - 1) * b->row + b->cols;
+    d->positions = b->rows * b->cols;
     d->regions = j->batch * j->out[0] * b->regions_y * b->regions_x;
     const ptrdiff_t bytes = conv_max(1, j->groups * outputs * j->channels * taps * size);
     d->pieces = conv_max(1, conv_min(d->regions, conv_min(conv_ceil(32, j->groups), CONV_PARTIAL / bytes)));
@@ -737,7 +737,7 @@ INLINE int conv_weight_path(const conv_job *j, ptrdiff_t size)
      * takes the time, and for many outputs it is cheap to pack patches */
     if (j->outputs * terms * size > 1048576 || (j->outputs >= 64 && conv_positions(j) <= 64))
         return CONV_PRODUCT;
-    if (conv_taps(j) == 1 && (j->outputs > 64 || j->channels > 64))
+    if (conv_taps(j) == 1 && (j->outputs > 64 || j->channels > 128))
         return CONV_PRODUCT;
     return CONV_OUTER;
 }

@@ -153,8 +153,10 @@ FUNC void FN(conv_lanes_sum)(conv_lanes *d, ptrdiff_t i)
 
 /* ---- output channels in lanes ---- */
 
-/* sum[r][v] += cells row[r][k] times gradients b[k][v]; rows and nv are constants after inlining */
-INLINE void FN(conv_outer_tile)(const int rows, const int nv, ptrdiff_t count, const real *const *row, const real *b, real *sum)
+/* sum[r][v] += cells row[r][k] times gradients b[k][v], k over `count` cells of each of `lines` lines of the band, which lie
+ * `apart`; rows and nv are constants after inlining */
+INLINE void FN(conv_outer_tile)(const int rows, const int nv, ptrdiff_t lines, ptrdiff_t apart, ptrdiff_t count, const real *const *row,
+                                const real *b, real *sum)
 {
     vec s[24];
     const real *at[8];
@@ -164,30 +166,33 @@ INLINE void FN(conv_outer_tile)(const int rows, const int nv, ptrdiff_t count, c
 #pragma GCC unroll 24
     for (int i = 0; i < rows * nv; i++)
         s[i] = vload(sum + i * LANES);
-    for (ptrdiff_t k = 0; k < count; k++, b += nv * LANES) {
-        vec a[4];
-#pragma GCC unroll 4
-        for (int v = 0; v < nv; v++)
-            a[v] = vload(b + v * LANES);
-#pragma GCC unroll 8
-        for (int r = 0; r < rows; r++) {
-            const vec x = vset(at[r][k]);
+    for (ptrdiff_t from = 0; lines > 0; lines--, from += apart)
+        for (ptrdiff_t k = from; k < from + count; k++, b += nv * LANES) {
+            vec a[4];
 #pragma GCC unroll 4
             for (int v = 0; v < nv; v++)
-                s[r * nv + v] = vfma(x, a[v], s[r * nv + v]);
+                a[v] = vload(b + v * LANES);
+#pragma GCC unroll 8
+            for (int r = 0; r < rows; r++) {
+                const vec x = vset(at[r][k]);
+#pragma GCC unroll 4
+                for (int v = 0; v < nv; v++)
+                    s[r * nv + v] = vfma(x, a[v], s[r * nv + v]);
+            }
         }
-    }
 #pragma GCC unroll 24
     for (int i = 0; i < rows * nv; i++)
         vstore(sum + i * LANES, s[i]);
 }
 
-#define CONV_OUTER_ARGS ptrdiff_t count, const real *const *row, const real *b, real *sum
+#define CONV_OUTER_ARGS                                                                                                  \
+    ptrdiff_t lines, ptrdiff_t apart, ptrdiff_t count, const real *const *row, const real *b, real *sum
 #define CONV_OUTER_EACH(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
 #define CONV_OUTER_ONE(n, nv)                                                                                           \
     FUNC void FN(conv_outer_tile_##nv##_##n)(CONV_OUTER_ARGS)                                                           \
     {                                                                                                                   \
-        FN(conv_outer_tile)(nv <= CONV_OUTER_VECTORS && n <= CONV_OUTER_ROWS(nv) ? n : 1, nv <= CONV_OUTER_VECTORS ? nv : 1, count, row, b, sum); \
+        FN(conv_outer_tile)(nv <= CONV_OUTER_VECTORS && n <= CONV_OUTER_ROWS(nv) ? n : 1, nv <= CONV_OUTER_VECTORS ? nv : 1, lines, apart, count, \
+                            row, b, sum);                                                                                \
     }
 #define X(n) CONV_OUTER_ONE(n, 1) CONV_OUTER_ONE(n, 2) CONV_OUTER_ONE(n, 3) CONV_OUTER_ONE(n, 4)
 CONV_OUTER_EACH(X)
@@ -198,17 +203,15 @@ typedef void (*FN(conv_outer_function))(CONV_OUTER_ARGS);
 static const FN(conv_outer_function) FN(conv_outer_tiles)[8][4] __attribute__((unused)) = {CONV_OUTER_EACH(X)};
 #undef X
 
-/* the gradient of a region, [panel][position][width], gaps and missing outputs 0 */
+/* the gradient of a region, [panel][position][width], missing outputs 0 */
 FUNC void FN(conv_transpose_grad)(const conv_outer *d, const real *grad, ptrdiff_t rows, ptrdiff_t cols, real *to)
 {
     const conv_job *j = d->call.job;
-    const conv_band *p = &d->band;
-    const ptrdiff_t positions = (rows - 1) * p->row + cols;
-    for (ptrdiff_t m0 = 0; m0 < j->outputs; m0 += d->width, to += positions * d->width)
+    for (ptrdiff_t m0 = 0; m0 < j->outputs; m0 += d->width, to += rows * cols * d->width)
         for (ptrdiff_t v = 0; v < d->width; v += LANES) {
             const ptrdiff_t nm = conv_max(0, conv_min(LANES, j->outputs - m0 - v));
             for (ptrdiff_t y = 0; y < rows; y++) {
-                real *row = to + y * p->row * d->width;
+                real *row = to + y * cols * d->width;
                 const real *from = grad + (m0 + v) * j->out_channel + y * j->out_axis[1];
                 if (j->out_axis[2] == 1)
                     for (ptrdiff_t x = 0; x < cols; x += LANES)
@@ -220,8 +223,6 @@ FUNC void FN(conv_transpose_grad)(const conv_outer *d, const real *grad, ptrdiff
                     for (ptrdiff_t x = 0; x < cols; x++)
                         for (ptrdiff_t m = 0; m < LANES; m++)
                             row[x * d->width + v + m] = m < nm ? from[x * j->out_axis[2] + m * j->out_channel] : 0;
-                for (ptrdiff_t x = cols; x < p->row && y + 1 < rows; x++)
-                    vstore(row + x * d->width + v, vzero());
             }
         }
 }
@@ -242,11 +243,10 @@ FUNC void FN(conv_outer_unit)(const conv_outer *d, ptrdiff_t unit, real *band, r
         ptrdiff_t b = region;
         const ptrdiff_t x0 = conv_split(&b, p->regions_x) * p->cols, cols = conv_min(p->cols, j->out[2] - x0);
         const ptrdiff_t y0 = conv_split(&b, p->regions_y) * p->rows, rows = conv_min(p->rows, j->out[1] - y0);
-        const ptrdiff_t z = conv_split(&b, j->out[0]);
+        const ptrdiff_t z = conv_split(&b, j->out[0]), lines = conv_max(1, block / cols);
         const real *in = (const real *)d->call.in + b * j->in_batch + g * j->in_group;
         const real *out = (const real *)d->call.w + b * j->out_batch + g * j->out_group + z * j->out_axis[0] + y0 * j->out_axis[1] +
                           x0 * j->out_axis[2];
-        const ptrdiff_t positions = (rows - 1) * p->row + cols;
         FN(conv_transpose_grad)(d, out, rows, cols, grad);
         const ptrdiff_t chunk = d->in_place ? end - first : p->chunk;
         for (ptrdiff_t c0 = first; c0 < end; c0 += chunk) {
@@ -258,20 +258,21 @@ FUNC void FN(conv_outer_unit)(const conv_outer *d, ptrdiff_t unit, real *band, r
                 channel = j->in_channel;
             } else
                 FN(conv_fill_band)(j, p, in, c0, nc, z, y0, rows, x0, band);
-            for (ptrdiff_t k = 0; k < positions; k += block)
-                for (ptrdiff_t i = 0; i < d->panels; i++)
-                    for (ptrdiff_t t = 0; t < tiles; t++) {
-                        const ptrdiff_t n0 = conv_part(nc * taps, tiles, t), n1 = conv_part(nc * taps, tiles, t + 1);
-                        const real *row[8], *cells = from + n0 / taps * channel + k;
-                        for (ptrdiff_t n = n0, tap = n0 % taps; n < n1; n++) {
-                            row[n - n0] = cells + d->tap[tap];
-                            if (++tap == taps)
-                                tap = 0, cells += channel;
+            for (ptrdiff_t y = 0; y < rows; y += lines)
+                for (ptrdiff_t x = 0; x < cols; x += block)
+                    for (ptrdiff_t i = 0; i < d->panels; i++)
+                        for (ptrdiff_t t = 0; t < tiles; t++) {
+                            const ptrdiff_t n0 = conv_part(nc * taps, tiles, t), n1 = conv_part(nc * taps, tiles, t + 1);
+                            const real *row[8], *cells = from + n0 / taps * channel + y * p->row + x;
+                            for (ptrdiff_t n = n0, tap = n0 % taps; n < n1; n++) {
+                                row[n - n0] = cells + d->tap[tap];
+                                if (++tap == taps)
+                                    tap = 0, cells += channel;
+                            }
+                            FN(conv_outer_tiles)[n1 - n0 - 1][d->vectors - 1](conv_min(lines, rows - y), p->row, conv_min(block, cols - x), row,
+                                                                              grad + (i * rows * cols + y * cols + x) * d->width,
+                                                                              sum + (i * terms + c0 * taps + n0) * d->width);
                         }
-                        FN(conv_outer_tiles)[n1 - n0 - 1][d->vectors - 1](conv_min(block, positions - k), row,
-                                                                          grad + (i * positions + k) * d->width,
-                                                                          sum + (i * terms + c0 * taps + n0) * d->width);
-                    }
         }
     }
 }

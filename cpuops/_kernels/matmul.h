@@ -3,7 +3,7 @@
  * One product C[M,N] = A[M,K] B[K,N] + bias takes a path by shape (and by layout, where that changes no bit), as it is or
  * as the product of the transposed matrices:
  *
- *   dot      M or N = 1: a matrix times one vector. Sums in an order of their own (see DOT_K)
+ *   dot      a matrix times one vector. Sums in an order of their own (see DOT_K)
  *   short    K <= 64: tiles straight from A; small products, outer products
  *   stream   M or N <= 8: the large operand is read once, in the order in which it lies
  *   gemm     all else
@@ -100,7 +100,7 @@ static void matmul_plan(matmul_job *w, int is_f64, const matmul_operand *a, cons
     ptrdiff_t inner = a->dims[a->ndim - 1], aks = a->strides[a->ndim - 1] / size;
     ptrdiff_t bks = b->strides[b->ndim > 1 ? b->ndim - 2 : 0] / size;
     product_batch *t = &w->batch;
-    int one_b = 1;
+    int one_b = 1, one_b_shape = 1; /* every item has the same B: in memory; by its shape */
     t->axes = w->sum_axes = 0;
     t->items = w->sums = 1;
     for (int axis = 0; axis < nb; axis++) {
@@ -113,9 +113,12 @@ static void matmul_plan(matmul_job *w, int is_f64, const matmul_operand *a, cons
             t->items *= length;
             t->axes = matmul_append(t->axes, t->length, t->step_a, t->step_b, length, sa, sb);
             one_b &= length == 1 || sb == 0;
+            one_b_shape &= lb == 1;
         }
     }
-    if (t->axes == 1 && one_b && t->items && (m == 1 || t->step_a[0] == m * ars)) {
+    /* a vector times one matrix an item is a dot by shape; rows times the same matrix are not, however they lie */
+    const int vector = n == 1 || (m == 1 && !(one_b_shape && t->items > 1));
+    if (t->axes == 1 && one_b && t->items && (m == 1 ? !vector : t->step_a[0] == m * ars)) {
         /* items with one B, whose rows follow on one another: one product of more rows */
         ars = m == 1 ? t->step_a[0] : ars;
         m *= t->items;
@@ -140,10 +143,10 @@ static void matmul_plan(matmul_job *w, int is_f64, const matmul_operand *a, cons
     static const ptrdiff_t to_come[1] = {0}; /* there is a table, but no memory for it yet */
     const ptrdiff_t *table = w->sum_axes ? to_come : NULL;
     if (is_f64) {
-        w->p.f64 = (product_f64){.m = m, .n = n, .k = k, .a = {a->data, ars, aks, inner, table}, .b = {b->data, brs, bks, inner, table}, .c = c, .crs = n, .ccs = 1, .bias = bias, .bcs = 1};
+        w->p.f64 = (product_f64){.m = m, .n = n, .k = k, .a = {a->data, ars, aks, inner, table}, .b = {b->data, brs, bks, inner, table}, .c = c, .crs = n, .ccs = 1, .bias = bias, .bcs = 1, .vector = vector};
         batch_plan_f64(t, &w->p.f64, num_threads);
     } else {
-        w->p.f32 = (product_f32){.m = m, .n = n, .k = k, .a = {a->data, ars, aks, inner, table}, .b = {b->data, brs, bks, inner, table}, .c = c, .crs = n, .ccs = 1, .bias = bias, .bcs = 1};
+        w->p.f32 = (product_f32){.m = m, .n = n, .k = k, .a = {a->data, ars, aks, inner, table}, .b = {b->data, brs, bks, inner, table}, .c = c, .crs = n, .ccs = 1, .bias = bias, .bcs = 1, .vector = vector};
         batch_plan_f32(t, &w->p.f32, num_threads);
     }
 }

@@ -6,6 +6,7 @@ typedef struct {
     real *c;
     ptrdiff_t crs, ccs; /* C(i, j) is c[i*crs + j*ccs]; one of them is 1 */
     const real *bias;
+    int vector;         /* M or N is 1 by the shape of the whole call, not only of this item: the order of dot */
     ptrdiff_t brs, bcs; /* bias[i*brs + j*bcs] to C(i, j): one of them is 1, the other 0. NULL: none */
     /* filled in by product_plan */
     size_t scratch_bytes;
@@ -332,7 +333,7 @@ INLINE void FN(stream_columns)(const int rows, const real *a, ptrdiff_t ars, ptr
         for (; k < nk; k++)                                                                                                \
             FN(stream_rows)(r, 1, a + k * aks, ars, aks, b + k * bks, bks, t, n, k == 0);                                  \
     }
-X(2) X(3) X(4) X(5) X(6) X(7) X(8)
+X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
 #undef X
 
 /* c = t, or c + t, + bias, to C of any strides */
@@ -355,7 +356,7 @@ FUNC void FN(product_merge)(const FN(product) *p, ptrdiff_t i0, ptrdiff_t ni, pt
 FUNC void FN(product_stream)(const FN(product) *p, ptrdiff_t task, ptrdiff_t slot)
 {
     static void (*const kernels[])(const real *, ptrdiff_t, ptrdiff_t, const real *, ptrdiff_t, ptrdiff_t, real *, ptrdiff_t, ptrdiff_t) = {
-        FN(stream_2), FN(stream_3), FN(stream_4), FN(stream_5), FN(stream_6), FN(stream_7), FN(stream_8)};
+        FN(stream_1), FN(stream_2), FN(stream_3), FN(stream_4), FN(stream_5), FN(stream_6), FN(stream_7), FN(stream_8)};
     real *t = (real *)p->scratch + slot * STREAM_SCRATCH;
     const ptrdiff_t kc = FN(gemm_kc)(p->k), j1 = FN(gemm_min)((task + 1) * p->cols, p->n);
     const ptrdiff_t most = p->b.rs == 1 ? STREAM_COLS : LANES; /* columns are read from end to end */
@@ -363,7 +364,7 @@ FUNC void FN(product_stream)(const FN(product) *p, ptrdiff_t task, ptrdiff_t slo
         ptrdiff_t nj = FN(gemm_min)(most, j1 - j);
         for (ptrdiff_t k = 0; k < p->k; k += kc) {
             ptrdiff_t nk = FN(gemm_min)(kc, p->k - k);
-            kernels[p->m - 2](p->a.p + k * p->a.ks, p->a.rs, p->a.ks, p->b.p + k * p->b.ks + j * p->b.rs, p->b.rs, p->b.ks, t, nj, nk);
+            kernels[p->m - 1](p->a.p + k * p->a.ks, p->a.rs, p->a.ks, p->b.p + k * p->b.ks + j * p->b.rs, p->b.rs, p->b.ks, t, nj, nk);
             FN(product_merge)(p, 0, p->m, j, nj, t, STREAM_COLS, k > 0, k + nk == p->k);
         }
     }
@@ -412,7 +413,7 @@ FUNC void FN(product_plan)(FN(product) *p, int num_threads)
         p->phases = 0;
         return;
     }
-    if (p->m == 1 || p->n == 1) {
+    if (p->vector) {
         if (p->n != 1)
             FN(product_flip)(p);
         p->path = PRODUCT_DOT;

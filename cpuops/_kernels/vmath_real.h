@@ -186,10 +186,14 @@ INLINE vec vm_logistic(vec y, const vec *y_lo, vec num)
 
 INLINE vec vsigmoid(vec x)
 {
-    /* e/(1 + e) or 1/(1 + e), with what 1 + e lost put back; 1/d to 6 % for that */
-    vec e = vexp(-vabs(x));
-    vec d = C(1) + e, d_lo = e - (d - C(1)), q = vsel(vlt(x, C(0)), e, C(1)) / d;
-    return vfnma(q, d_lo * vfnma(C(0.4706), d, C(1.4118)), q);
+    /* num/(1 + e) with e = exp(-|x|) = p 2^n, and num = e below 0, 1 above */
+    vec n, r = vm_exp_reduce(vmax_fast(C(EXP_LOW), -vabs(x)), &n, NULL);
+    vec t = vm_exp_m1(r), p = C(1) + t, e = vm_scale(p, n), d = C(1) + e;
+    vmask below = vlt(x, C(0));
+    vec q = vsel(below, e, C(1)) / d;
+    /* what 1 + e lost, and relatively what e did, over d: 1/d to 6 % will do */
+    vec lost = vsel(below, t - (p - C(1)), C(0)) - (e - (d - C(1)));
+    return vfma(q, lost * vfnma(C(0.4706), d, C(1.4118)), q);
 }
 
 INLINE vec vsilu(vec x)
@@ -304,51 +308,56 @@ INLINE vec vnormpdf(vec x)
 }
 
 #if IS_F64
-/* Phi(-t) = result * 2^n, 0 <= t <= 39 */
-INLINE vec vm_normal_tail(vec t, vec *n)
+/* Phi(-t) = (result + y_lo) * 2^n, 0 <= t <= 39 */
+INLINE vec vm_normal_tail(vec t, vec *n, vec *y_lo)
 {
     vec lo, p = vm_exp_square(t, n, &lo);
     /* Phi(-t) exp(t*t/2) = g(t) is w R(v) with w = 1/(t + 4) and v = (t - 4)/(t + 4) = 1 - 8w, R of degree 23 */
     vec big = vmax_fast(C(4), t), small = vmin_fast(C(4), t);
     vec d = big + small, d_lo = small - (d - big);
     vec w = C(1) / d, v = vfnma(C(8), w, C(1)), z = v * v;
-    vec even = POLYNOMIAL(z, 0.75528513041575152, 0.38713740074221198, 0.060396574891023166, -0.0034796923687422329,
-                          0.0001333443240758403, -1.9083201929713354e-06, 7.1687631464552192e-07,
-                          -6.3016582428793766e-07, 2.7248955114501361e-07, -8.6037354811027792e-08,
-                          1.9949152714856461e-08, -2.5972128511435967e-09);
+    vec even = POLYNOMIAL(z, 0.38713740074221198, 0.060396574891023166, -0.0034796923687422329, 0.0001333443240758403,
+                          -1.9083201929713354e-06, 7.1687631464552192e-07, -6.3016582428793766e-07,
+                          2.7248955114501361e-07, -8.6037354811027792e-08, 1.9949152714856461e-08,
+                          -2.5972128511435967e-09);
     vec odd = POLYNOMIAL(z, -0.60789664197189208, -0.18652185795965889, -0.0075401889666856974, 0.0016308184570261784,
                          -0.00023109493038750304, 3.5144659588524377e-05, -5.9200762904394725e-06,
                          1.0213180082490708e-06, -1.5458994446515057e-07, 1.2908073799678979e-08,
                          2.128161419984846e-09, -7.7724524214070958e-10);
-    vec g = vfma(odd, v, even) * w;
+    /* the last two sums cancel for large t: what they lose is kept */
+    const vec c0 = C(0.75528513041575152);
+    vec s = vfma(even, z, c0), h = vfma(odd, v, s);
+    vec h_lo = vfma(even, z, c0 - s) + vfma(odd, v, s - h);
+    vec g = h * w, g_lo = vfma(h_lo, w, vfms(h, w, g));
     /* w stands for another t than the given one: g' = t g - 1/sqrt(2 pi) brings g back */
     vec wd_lo, wd = vm_product(w, d, &wd_lo);
     vec lost = (C(1) - wd) - wd_lo - w * d_lo;
-    g = vfma(vfnma(t, g, C(0.39894228040143267794)), lost * d, g);
-    p = vfma(p, lo, p);
-    return g * p;
+    g_lo = vfma(vfnma(t, g, C(0.39894228040143267794)), lost * d, g_lo);
+    vec y = g * p;
+    *y_lo = vfma(vfma(g, lo, g_lo), p, vfms(g, p, y));
+    return y;
 }
 
 INLINE vec vnormcdf(vec x)
 {
-    vec n, h = vm_normal_tail(vmin_fast(C(-NORMAL_LOW), vabs(x)), &n);
-    h = vm_scale(h, n);
+    vec n, h_lo, h = vm_normal_tail(vmin_fast(C(-NORMAL_LOW), vabs(x)), &n, &h_lo);
+    h = vm_scale(h + h_lo, n);
     return vsel(vlt(x, C(0)), h, C(1) - h);
 }
 
 INLINE vec vgelu(vec x)
 {
     vec t = vmin_fast(C(-NORMAL_LOW), vabs(x));
-    vec n, h = vm_normal_tail(t, &n);
-    h = vm_scale(-t * h, n);
-    return vsel(vlt(x, C(0)), h, x + h);
+    vec n, h_lo, h = vm_normal_tail(t, &n, &h_lo), y = h * t;
+    y = -vm_scale(y + vfma(h_lo, t, vfms(h, t, y)), n);
+    return vsel(vlt(x, C(0)), y, x + y);
 }
 
 INLINE vec verf(vec x)
 {
     vec t = vabs(x), z = t * t;
-    vec n, h = vm_normal_tail(vmin_fast(C(9), C(1.41421356237309504880) * t), &n);
-    vec far = vfnma(C(2), vm_scale(h, n), C(1));
+    vec n, h_lo, h = vm_normal_tail(vmin_fast(C(9), C(1.41421356237309504880) * t), &n, &h_lo);
+    vec far = vfnma(C(2), vm_scale(h + h_lo, n), C(1));
     vec near = t * POLYNOMIAL(z, 0.12837916709551259, -0.37612638903184098, 0.11283791670971098, -0.026866170648031137,
                               0.0052239776526924742, -0.00085483285357942787, 0.00012055386193280009,
                               -1.4926881464540577e-05, 1.6481058951767502e-06, -1.6557131603945853e-07,

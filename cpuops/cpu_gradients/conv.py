@@ -9,8 +9,6 @@ from ..ops.conv import _work
 class ConvKernelGradients:
     """The hooks of :class:`cpuops.ops.conv.ConvGradients`, on kernels."""
 
-    __slots__ = ()
-
     def _conv_x_backward(self, w, g, geometry, out):
         self._run("conv.conv_x_backward", g.dtype, _work(geometry), w, g, out, geometry)
         return out

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .. import _alloc, _threads
+from .. import _alloc
 from ..ops.matmul import product_ns
 
 __all__ = ["MatmulKernelGradients"]
@@ -23,16 +23,18 @@ class MatmulKernelGradients:
         return out
 
     def _matmul_backward(self, g, lhs, rhs):
-        work = _threads.work(bytes_=(g.size + lhs.size + rhs.size) * g.itemsize, flops=2 * g.size * lhs.shape[-1])
-        a = lhs if lhs.ndim > 1 else lhs[None, :]
-        b = rhs if rhs.ndim > 1 else rhs[:, None]
-        if lhs.ndim == 1:
-            g = np.expand_dims(g, -1 if rhs.ndim == 1 else -2)
-        if rhs.ndim == 1:
-            g = g[..., None]
-        lhs_grad, rhs_grad = _alloc.empty(lhs.shape, g.dtype), _alloc.empty(rhs.shape, g.dtype)
-        self._run("matmul.matmul", g.dtype, work, g, np.swapaxes(b, -1, -2), None, lhs_grad, _summed(a.shape, g.ndim))
-        self._run("matmul.matmul", g.dtype, work, np.swapaxes(a, -1, -2), g, None, rhs_grad, _summed(b.shape, g.ndim))
+        dtype = g.dtype
+        lhs_grad, rhs_grad = _alloc.empty(lhs.shape, dtype), _alloc.empty(rhs.shape, dtype)
+        work = product_ns(g.shape, lhs.shape[-1])
+        a, b, lhs_bits, rhs_bits = lhs, rhs, 0, 0
+        if a.ndim != 2 or b.ndim != 2:
+            if rhs.ndim == 1:
+                b, g = rhs[:, None], g[..., None]
+            if lhs.ndim == 1:
+                a, g = lhs[None, :], np.expand_dims(g, -2)
+            lhs_bits, rhs_bits = _summed(a.shape, g.ndim), _summed(b.shape, g.ndim)
+        self._run("matmul.matmul", dtype, work, g, b.swapaxes(-1, -2), None, lhs_grad, lhs_bits)
+        self._run("matmul.matmul", dtype, work, a.swapaxes(-1, -2), g, None, rhs_grad, rhs_bits)
         return lhs_grad, rhs_grad
 
 

@@ -146,8 +146,6 @@ def _work(geometry, passes=1):
 class Conv:
     """Convolution (cross-correlation) of one to three spatial axes."""
 
-    __slots__ = ()
-
     def conv1d(self, x, weight, bias=None, *, stride=1, padding=0, dilation=1, groups=1, out=None):
         """Correlate along one axis: out[b, m, o] = bias[m] + Σ_{c,k} weight[m, c, k] · x[b, c, o·stride + k·dilation − before].
 
@@ -262,8 +260,6 @@ class Conv:
 
 class ConvGradients:
     """Gradients of convolution."""
-
-    __slots__ = ()
 
     def conv1d_x_backward(self, x, weight, output_grad, *, stride=1, padding=0, dilation=1, groups=1, out=None):
         """Differentiate :meth:`conv1d` by x: x_grad[b,c,l] = Σ_{m,k} weight[m,c,k] · output_grad[b,m,o], o·stride + k·dilation − before = l.

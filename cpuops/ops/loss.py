@@ -87,7 +87,7 @@ class Loss:
         reduction : {"mean", "sum", "none"}
             What is returned.
         out : ndarray, optional
-            Where to write; with "none", either operand will do.
+            Where to write.
 
         Returns
         -------
@@ -106,7 +106,7 @@ class Loss:
         x, y = _check.same_shape(op, ("input", "target"), (input, target))
         _check.choice(op, "reduction", reduction, REDUCTIONS)
         each = reduction == "none"
-        out = _alloc.output(op, out, y.shape if each else (), y.dtype, (input, target), (input, target) if each else ())
+        out = _alloc.output(op, out, y.shape if each else (), y.dtype, (input, target))
         self._run("loss.mse_loss", y.dtype, _threads.work(bytes_=2 * y.nbytes), x, y, out, y.size, REDUCTIONS[reduction])
         return out
 

@@ -162,7 +162,9 @@ class MatmulGradients:
         never stored. 4·M·N·K flops an item.
         """
         g, a, b = _check.required_strided("matmul_backward", ("output_grad", *PAIR), (output_grad, lhs, rhs))
-        _check.shape("matmul_backward", "output_grad", g, product_shape("matmul_backward", a, b), "the shape of lhs @ rhs")
+        shape = ready_product(a, b) or product_shape("matmul_backward", a, b)
+        if g.shape != shape:
+            _check.shape("matmul_backward", "output_grad", g, shape, "the shape of lhs @ rhs")
         return results.MatmulGrads(*self._matmul_backward(g, a, b))
 
     def _matmul_backward(self, g, lhs, rhs):
