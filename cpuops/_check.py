@@ -198,6 +198,8 @@ def broadcast(op, names, shapes):
 
 def integer(op, name, value, low=None, high=None):
     """An option that is one whole number (no bool, float or string)."""
+    if type(value) is int and -BOUND < value < BOUND and (low is None or low <= value) and (high is None or value <= high):
+        return value
     wanted = "an integer" if low is None else f"an integer >= {low}" if high is None else f"an integer from {low} to {high}"
     try:
         if isinstance(value, bool | np.bool_ | np.ndarray):

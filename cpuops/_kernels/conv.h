@@ -303,7 +303,8 @@ typedef struct {
     ptrdiff_t panels;      /* of the outputs of a group */
     ptrdiff_t splits;      /* units that share a region, each with some of the panels */
     ptrdiff_t units, next; /* the unit to take next */
-    size_t scratch_bytes, slot_bytes; /* of everything; of the band of one slot */
+    ptrdiff_t workers;     /* that share them, each with a band */
+    size_t scratch_bytes, slot_bytes; /* of everything; of one band */
     void *packed;                     /* weights, group by group */
     ptrdiff_t *tap;                   /* offsets of the taps of a channel */
     char *slots;                      /* bands */
@@ -315,7 +316,7 @@ typedef struct {
 #define CONV_BAND_BYTES 524288
 INLINE size_t conv_round64(size_t n) { return (n + 63) / 64 * 64; }
 
-INLINE void conv_plan_direct(const conv_call *call, ptrdiff_t slots, conv_direct *d)
+INLINE void conv_plan_direct(const conv_call *call, ptrdiff_t threads, conv_direct *d)
 {
     const conv_job *j = call->job;
     const size_t size = call->f64 ? 8 : 4;
@@ -330,11 +331,12 @@ INLINE void conv_plan_direct(const conv_call *call, ptrdiff_t slots, conv_direct
     d->panels = conv_panels(j->outputs);
     d->splits = conv_max(1, conv_min(d->panels / 3, 16 / conv_max(regions, 1)));
     d->units = regions * d->splits;
+    d->workers = conv_min(threads, d->units);
     d->next = 0;
     d->poisoned = 0;
     d->slot_bytes = conv_round64((size_t)d->band.cells * size);
     d->scratch_bytes = conv_round64((size_t)(j->groups * j->outputs * j->channels * conv_taps(j)) * size) +
-                       conv_round64((size_t)conv_taps(j) * sizeof(ptrdiff_t)) + d->slot_bytes * (size_t)slots;
+                       conv_round64((size_t)conv_taps(j) * sizeof(ptrdiff_t)) + d->slot_bytes * (size_t)d->workers;
 }
 
 INLINE void conv_direct_scratch(conv_direct *d, void *scratch)
@@ -366,7 +368,7 @@ typedef struct {
     ptrdiff_t splits;       /* units of a group, each with outputs of its own */
     ptrdiff_t regions;      /* of one group */
     ptrdiff_t pieces;       /* the regions are summed in so many pieces */
-    ptrdiff_t units, next;
+    ptrdiff_t units, next, workers;
     size_t scratch_bytes, slot_bytes;
     void *partial;          /* [pieces][groups][outputs][channels, taps] */
     int poisoned;           /* a sum is not finite */
@@ -395,7 +397,7 @@ typedef struct {
     ptrdiff_t vectors, panels, width; /* outputs of a panel: vectors of them, and how many */
     ptrdiff_t positions;              /* of the largest region */
     ptrdiff_t splits, regions, pieces;
-    ptrdiff_t units, next;
+    ptrdiff_t units, next, workers;
     size_t scratch_bytes, slot_bytes;
     void *partial; /* [pieces][groups][panels][channels, taps][width] */
     int poisoned;  /* a sum is not finite */
@@ -408,7 +410,7 @@ typedef struct {
 
 INLINE ptrdiff_t conv_lanes_outputs(const conv_lanes *d) { return conv_ceil(d->call.job->outputs, d->splits); }
 
-INLINE void conv_plan_lanes(const conv_call *call, ptrdiff_t slots, conv_lanes *d)
+INLINE void conv_plan_lanes(const conv_call *call, ptrdiff_t threads, conv_lanes *d)
 {
     const conv_job *j = call->job;
     const ptrdiff_t size = call->f64 ? 8 : 4, lanes = SIMD_BYTES / size, terms = j->channels * conv_taps(j);
@@ -423,11 +425,12 @@ INLINE void conv_plan_lanes(const conv_call *call, ptrdiff_t slots, conv_lanes *
     d->pieces = conv_min(conv_ceil(32, j->groups * d->splits), CONV_PARTIAL / (j->groups * j->outputs * terms * size));
     d->pieces = conv_max(1, conv_min(d->pieces, d->regions));
     d->units = d->pieces * j->groups * d->splits;
+    d->workers = conv_min(threads, d->units);
     d->next = 0, d->poisoned = 0;
     const size_t sums = (size_t)(conv_lanes_outputs(d) * terms) * SIMD_BYTES;
     d->slot_bytes = sums + conv_round64((size_t)b->cells * (size_t)size) + conv_round64((size_t)(conv_lanes_outputs(d) * d->grad_plane * size));
     d->scratch_bytes = conv_round64((size_t)(d->pieces * j->groups * j->outputs * terms * size)) +
-                       conv_round64((size_t)conv_taps(j) * sizeof(ptrdiff_t)) + d->slot_bytes * (size_t)slots;
+                       conv_round64((size_t)conv_taps(j) * sizeof(ptrdiff_t)) + d->slot_bytes * (size_t)d->workers;
 }
 
 INLINE void conv_lanes_scratch(conv_lanes *d, void *scratch)
@@ -584,7 +587,7 @@ INLINE ptrdiff_t conv_outer_sums(const conv_outer *d)
 }
 INLINE ptrdiff_t conv_outer_channels(const conv_outer *d) { return conv_ceil(d->call.job->channels, d->splits); }
 
-INLINE void conv_plan_outer(const conv_call *call, ptrdiff_t slots, conv_outer *d)
+INLINE void conv_plan_outer(const conv_call *call, ptrdiff_t threads, conv_outer *d)
 {
     const conv_job *j = call->job;
     const ptrdiff_t size = call->f64 ? 8 : 4, lanes = SIMD_BYTES / size, taps = conv_taps(j);
@@ -605,9 +608,10 @@ INLINE void conv_plan_outer(const conv_call *call, ptrdiff_t slots, conv_outer *
     d->splits = conv_max(1, conv_min(j->channels * taps / 256, 16 / (j->groups * d->pieces)));
     d->splits = conv_ceil(j->channels, conv_ceil(j->channels, d->splits));
     d->units = d->pieces * j->groups * d->splits;
+    d->workers = conv_min(threads, d->units);
     d->next = 0, d->poisoned = 0;
     d->slot_bytes = conv_round64((size_t)(b->cells * size)) + (size_t)(d->positions * outputs * size);
-    d->scratch_bytes = conv_round64((size_t)(d->pieces * bytes)) + conv_round64((size_t)taps * sizeof(ptrdiff_t)) + d->slot_bytes * (size_t)slots;
+    d->scratch_bytes = conv_round64((size_t)(d->pieces * bytes)) + conv_round64((size_t)taps * sizeof(ptrdiff_t)) + d->slot_bytes * (size_t)d->workers;
 }
 
 INLINE void conv_outer_scratch(conv_outer *d, void *scratch)
@@ -703,6 +707,9 @@ INLINE ptrdiff_t conv_groups_at_once(const conv_job *j, int path, ptrdiff_t size
 INLINE int conv_band_fits(const conv_job *j, ptrdiff_t size)
 {
     conv_band band;
+    for (int a = 1; a < 3; a++)
+        if ((j->kernel[a] - 1) * j->dil[a] / j->step[a] > CONV_SCRATCH)
+            return 0;
     conv_plan_band(j, CONV_BAND_BYTES / size, PTRDIFF_MAX, SIMD_BYTES / size, &band);
     return band.cells <= CONV_SCRATCH / size;
 }

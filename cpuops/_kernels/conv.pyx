@@ -21,12 +21,15 @@ cdef extern from "conv.h" nogil:
         void *out
     ctypedef struct conv_direct:
         size_t scratch_bytes
+        Py_ssize_t panels, workers
         int poisoned
     ctypedef struct conv_lanes:
         size_t scratch_bytes
+        Py_ssize_t workers
         int poisoned
     ctypedef struct conv_outer:
         size_t scratch_bytes
+        Py_ssize_t workers
         int poisoned
     ctypedef struct conv_product:
         size_t scratch_bytes
@@ -68,11 +71,11 @@ cdef extern from "conv.h" nogil:
     Py_ssize_t conv_groups_at_once(const conv_job *j, int path, Py_ssize_t size) noexcept
 
     # plans
-    void conv_plan_direct(const conv_call *call, Py_ssize_t slots, conv_direct *d) noexcept
+    void conv_plan_direct(const conv_call *call, Py_ssize_t threads, conv_direct *d) noexcept
     void conv_direct_scratch(conv_direct *d, void *scratch) noexcept
-    void conv_plan_lanes(const conv_call *call, Py_ssize_t slots, conv_lanes *d) noexcept
+    void conv_plan_lanes(const conv_call *call, Py_ssize_t threads, conv_lanes *d) noexcept
     void conv_lanes_scratch(conv_lanes *d, void *scratch) noexcept
-    void conv_plan_outer(const conv_call *call, Py_ssize_t slots, conv_outer *d) noexcept
+    void conv_plan_outer(const conv_call *call, Py_ssize_t threads, conv_outer *d) noexcept
     void conv_outer_scratch(conv_outer *d, void *scratch) noexcept
     Py_ssize_t conv_outer_sums(const conv_outer *d) noexcept
     void conv_plan_product(const conv_call *call, int of_weights, conv_product *p) noexcept
@@ -133,9 +136,9 @@ cdef bint direct(conv_call *call, int num_threads) except -1:
     memory = scratch(d.scratch_bytes)
     with nogil:
         conv_direct_scratch(&d, memory.ptr)
-        each(conv_direct_pack, &d, call.job.groups, num_threads)
+        each(conv_direct_pack, &d, call.job.groups * d.panels, num_threads)
         if not (d.poisoned and conv_padded(call.job)):
-            each(conv_direct_slot, &d, num_threads, num_threads)
+            each(conv_direct_slot, &d, d.workers, num_threads)
     return d.poisoned and conv_padded(call.job)
 
 
@@ -193,7 +196,7 @@ cdef bint lanes(conv_call *call, int num_threads) except -1:
     memory = scratch(d.scratch_bytes)
     with nogil:
         conv_lanes_scratch(&d, memory.ptr)
-        each(conv_lanes_slot, &d, num_threads, num_threads)
+        each(conv_lanes_slot, &d, d.workers, num_threads)
         each(conv_lanes_sum, &d, call.job.groups * call.job.outputs, num_threads)
     return d.poisoned
 
@@ -206,7 +209,7 @@ cdef bint outer(conv_call *call, int num_threads) except -1:
     memory = scratch(d.scratch_bytes)
     with nogil:
         conv_outer_scratch(&d, memory.ptr)
-        each(conv_outer_slot, &d, num_threads, num_threads)
+        each(conv_outer_slot, &d, d.workers, num_threads)
         each(conv_outer_sum, &d, conv_outer_sums(&d), num_threads)
     return d.poisoned
 

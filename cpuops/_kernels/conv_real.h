@@ -133,12 +133,14 @@ INLINE void FN(conv_fill_channels)(const conv_band *p, const real *from, ptrdiff
             FN(transpose_tile)(from + i * apart + c, apart, n - i, nc - c, to + first + i + c * p->channel, p->channel);
 }
 
-/* the band of channels c0..c0+nc-1 for output slice z and the region at (y0, x0) with `rows` rows; `in` at its group */
+/* the band of channels c0..c0+nc-1 for output slice z and the region at (y0, x0) with `rows` rows; `in` at its group. All that
+ * a tile can read is written: what it does not use shall not be a NaN or (slow) a subnormal */
 FUNC void FN(conv_fill_band)(const conv_job *j, const conv_band *p, const real *in, ptrdiff_t c0, ptrdiff_t nc, ptrdiff_t z,
                              ptrdiff_t y0, ptrdiff_t rows, ptrdiff_t x0, real *band)
 {
     const ptrdiff_t height = rows + p->reach_y, above = j->step[1] * j->in_axis[1], apart = j->step[2] * j->in_axis[2];
     const int together = j->in_channel == 1 && nc >= 4;
+    vstore(band + nc * p->channel, vzero());
     for (ptrdiff_t t = 0; t < j->kernel[0]; t++)
         for (ptrdiff_t fy = 0; fy < p->phases_y; fy++)
             for (ptrdiff_t fx = 0; fx < p->phases_x; fx++, band += p->plane) {
@@ -288,23 +290,22 @@ FUNC int FN(conv_finite)(const real *p, ptrdiff_t n)
     return sum == 0; /* else it is NaN */
 }
 
-/* the weights of a group as the tiles read them: panels [channel][tap][row], one after the other */
-FUNC void FN(conv_direct_pack)(conv_direct *d, ptrdiff_t group)
+/* task i: one panel of weights as the tiles read it, [channel][tap][row]; panels and groups one after the other */
+FUNC void FN(conv_direct_pack)(conv_direct *d, ptrdiff_t i)
 {
     const conv_job *j = d->call.job;
-    const real *w = (const real *)d->call.w + group * j->w_group;
-    real *const packed = (real *)d->packed + group * j->outputs * j->channels * conv_taps(j), *to = packed;
-    for (ptrdiff_t i = 0; i < d->panels; i++) {
-        const ptrdiff_t m0 = conv_part(j->outputs, d->panels, i), m1 = conv_part(j->outputs, d->panels, i + 1);
-        for (ptrdiff_t c = 0; c < j->channels; c++)
-            for (ptrdiff_t t = 0; t < j->kernel[0]; t++)
-                for (ptrdiff_t u = 0; u < j->kernel[1]; u++)
-                    for (ptrdiff_t v = 0; v < j->kernel[2]; v++) {
-                        const real *from = w + c * j->w_channel + t * j->w_axis[0] + u * j->w_axis[1] + v * j->w_axis[2];
-                        for (ptrdiff_t m = m0; m < m1; m++)
-                            *to++ = from[m * j->w_output];
-                    }
-    }
+    const ptrdiff_t panel = conv_split(&i, d->panels), g = i, terms = j->channels * conv_taps(j);
+    const ptrdiff_t m0 = conv_part(j->outputs, d->panels, panel), m1 = conv_part(j->outputs, d->panels, panel + 1);
+    const real *w = (const real *)d->call.w + g * j->w_group;
+    real *const packed = (real *)d->packed + (g * j->outputs + m0) * terms, *to = packed;
+    for (ptrdiff_t c = 0; c < j->channels; c++)
+        for (ptrdiff_t t = 0; t < j->kernel[0]; t++)
+            for (ptrdiff_t u = 0; u < j->kernel[1]; u++)
+                for (ptrdiff_t v = 0; v < j->kernel[2]; v++) {
+                    const real *from = w + c * j->w_channel + t * j->w_axis[0] + u * j->w_axis[1] + v * j->w_axis[2];
+                    for (ptrdiff_t m = m0; m < m1; m++)
+                        *to++ = from[m * j->w_output];
+                }
     if (!FN(conv_finite)(packed, to - packed))
         __atomic_store_n(&d->poisoned, 1, __ATOMIC_RELAXED);
 }
@@ -449,8 +450,10 @@ FUNC void FN(conv_direct_unit)(const conv_direct *d, ptrdiff_t unit, real *band)
         const ptrdiff_t whole = d->in_place ? flat / LANES * LANES : 0;
         if (d->in_place) {
             cells = in + z * j->in_axis[0] + x0;
-            for (ptrdiff_t c = 0; whole < flat && c < nc; c++)
+            for (ptrdiff_t c = 0; whole < flat && c < nc; c++) {
+                vstore(band + c * LANES, vzero());
                 FN(conv_copy)(band + c * LANES, cells + c * j->in_channel + whole, flat - whole);
+            }
         } else
             FN(conv_fill_band)(j, p, in, c0, nc, z, y0, rows, x0, band);
         for (ptrdiff_t i = first; i < end; i++) {
@@ -472,7 +475,6 @@ FUNC void FN(conv_direct_unit)(const conv_direct *d, ptrdiff_t unit, real *band)
 FUNC void FN(conv_direct_slot)(conv_direct *d, ptrdiff_t slot)
 {
     real *band = (real *)(d->slots + (size_t)slot * d->slot_bytes);
-    FN(conv_zero)(band, d->band.cells); /* what is read and not used shall not be subnormal, which is slow */
     for (;;) {
         const ptrdiff_t unit = __atomic_fetch_add(&d->next, 1, __ATOMIC_RELAXED);
         if (unit >= d->units)

@@ -91,8 +91,6 @@ FUNC void FN(conv_lanes_unit)(const conv_lanes *d, ptrdiff_t unit, vec *sum, rea
         for (ptrdiff_t c0 = 0; c0 < j->channels; c0 += p->chunk) {
             const ptrdiff_t nc = conv_min(p->chunk, j->channels - c0), tiles = conv_ceil(nc * taps, CONV_LANES_N);
             FN(conv_fill_band)(j, p, in, c0, nc, z, y0, rows, x0, band);
-            /* what the last vector reads beyond them meets zeros of the gradient */
-            FN(conv_zero)(band + nc * p->channel, LANES);
             for (ptrdiff_t m = 0; m < nm;) {
                 const ptrdiff_t h = conv_min(CONV_LANES_M, nm - m);
                 for (ptrdiff_t i = 0; i < tiles; i++) {

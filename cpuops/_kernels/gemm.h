@@ -11,7 +11,7 @@
  *     job.c = out; job.ldc = N;                             or job.store = my_store; job.store_ctx = &where;
  *     job.bias_row = bias;                                  optional: bias[i] to row i (or bias_col: bias[j] to column j)
  *     gemm_plan_f32(&job, num_threads);                     fills in the blocking and job.scratch_bytes
- *     job.scratch = scratch(job.scratch_bytes).ptr;         64-byte aligned, at most about 6 MB
+ *     job.scratch = scratch(job.scratch_bytes).ptr;         64-byte aligned; at most 4 MB, and half a MB a worker
  *     gemm_f32(&job, num_threads);                          gemm.pxd: threaded.  Or gemm_serial_f32(&job): no OpenMP,
  *                                                           for a caller that is parallel itself (plan with 1 thread)
  *

@@ -10,12 +10,18 @@
 from cython.parallel cimport prange
 
 cdef extern from "gemm.h" nogil:
-    ctypedef void (*gemm_packer_f32)(const void *ctx, Py_ssize_t i0, Py_ssize_t ni, Py_ssize_t k0, Py_ssize_t nk, float *panel, Py_ssize_t width) noexcept nogil
-    ctypedef void (*gemm_packer_f64)(const void *ctx, Py_ssize_t i0, Py_ssize_t ni, Py_ssize_t k0, Py_ssize_t nk, double *panel, Py_ssize_t width) noexcept nogil
-    ctypedef void (*gemm_store_f32)(void *ctx, Py_ssize_t i0, Py_ssize_t ni, Py_ssize_t j0, Py_ssize_t nj, const float *tile, Py_ssize_t ld, int add, int last) noexcept nogil
-    ctypedef void (*gemm_store_f64)(void *ctx, Py_ssize_t i0, Py_ssize_t ni, Py_ssize_t j0, Py_ssize_t nj, const double *tile, Py_ssize_t ld, int add, int last) noexcept nogil
-    ctypedef void (*gemm_finish_f32)(void *ctx, float *c, Py_ssize_t ld, Py_ssize_t i0, Py_ssize_t ni, Py_ssize_t j0, Py_ssize_t nj) noexcept nogil
-    ctypedef void (*gemm_finish_f64)(void *ctx, double *c, Py_ssize_t ld, Py_ssize_t i0, Py_ssize_t ni, Py_ssize_t j0, Py_ssize_t nj) noexcept nogil
+    ctypedef void (*gemm_packer_f32)(const void *ctx, Py_ssize_t i0, Py_ssize_t ni, Py_ssize_t k0, Py_ssize_t nk,
+                                     float *panel, Py_ssize_t width) noexcept nogil
+    ctypedef void (*gemm_packer_f64)(const void *ctx, Py_ssize_t i0, Py_ssize_t ni, Py_ssize_t k0, Py_ssize_t nk,
+                                     double *panel, Py_ssize_t width) noexcept nogil
+    ctypedef void (*gemm_store_f32)(void *ctx, Py_ssize_t i0, Py_ssize_t ni, Py_ssize_t j0, Py_ssize_t nj, const float *tile,
+                                    Py_ssize_t ld, int add, int last) noexcept nogil
+    ctypedef void (*gemm_store_f64)(void *ctx, Py_ssize_t i0, Py_ssize_t ni, Py_ssize_t j0, Py_ssize_t nj,
+                                    const double *tile, Py_ssize_t ld, int add, int last) noexcept nogil
+    ctypedef void (*gemm_finish_f32)(void *ctx, float *c, Py_ssize_t ld, Py_ssize_t i0, Py_ssize_t ni, Py_ssize_t j0,
+                                     Py_ssize_t nj) noexcept nogil
+    ctypedef void (*gemm_finish_f64)(void *ctx, double *c, Py_ssize_t ld, Py_ssize_t i0, Py_ssize_t ni, Py_ssize_t j0,
+                                     Py_ssize_t nj) noexcept nogil
 
     ctypedef struct gemm_matrix_f32:
         const float *p
@@ -75,8 +81,10 @@ cdef extern from "gemm.h" nogil:
         Py_ssize_t slots
         Py_ssize_t next
 
-    void gemm_plain_f32(const void *ctx, Py_ssize_t i0, Py_ssize_t ni, Py_ssize_t k0, Py_ssize_t nk, float *panel, Py_ssize_t width) noexcept
-    void gemm_plain_f64(const void *ctx, Py_ssize_t i0, Py_ssize_t ni, Py_ssize_t k0, Py_ssize_t nk, double *panel, Py_ssize_t width) noexcept
+    void gemm_plain_f32(const void *ctx, Py_ssize_t i0, Py_ssize_t ni, Py_ssize_t k0, Py_ssize_t nk, float *panel,
+                        Py_ssize_t width) noexcept
+    void gemm_plain_f64(const void *ctx, Py_ssize_t i0, Py_ssize_t ni, Py_ssize_t k0, Py_ssize_t nk, double *panel,
+                        Py_ssize_t width) noexcept
     void gemm_plan_f32(gemm_job_f32 *job, int num_threads) noexcept
     void gemm_plan_f64(gemm_job_f64 *job, int num_threads) noexcept
     void gemm_serial_f32(const gemm_job_f32 *job) noexcept

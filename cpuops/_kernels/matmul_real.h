@@ -37,6 +37,7 @@ INLINE void FN(product_flip)(FN(product) *p)
  * (dot_rows), and columns of A can be read in the same order (dot_columns). */
 #define DOT_K 2048
 #define DOT_ROWS 16
+#define DOT_TERMS 8 /* rows of a column-major A at a time, all of one lane: its sums are loaded and stored once for them */
 #define DOT_COLUMNS 1024 /* columns a block: the LANES sums of each are at most 64 KB of the L2, a row is a page or two */
 
 #define DOT_EACH(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
@@ -113,19 +114,19 @@ INLINE void FN(dot_lane)(const int terms, const int first, const int missing, co
     }
 }
 
-/* one part of columns [0, nj) that lie side by side, row k of them at a + k*ks: s[j]. Four rows at a time, all of one lane */
+/* one part of columns [0, nj) that lie side by side, row k of them at a + k*ks: s[j] */
 FUNC void FN(dot_columns)(const real *a, ptrdiff_t ks, const real *x, ptrdiff_t nj, ptrdiff_t n, real *lanes, real *s)
 {
     const ptrdiff_t width = FN(gemm_ceil)(nj, LANES) * LANES, step = LANES * ks; /* lanes[l*width + j] */
-    for (ptrdiff_t k = 0; k < n; k += 4 * LANES)
+    for (ptrdiff_t k = 0; k < n; k += DOT_TERMS * LANES)
         for (ptrdiff_t l = 0; l < LANES; l++) {
             const real *p = a + (k + l) * ks, *q = x + k + l;
             real *lane = lanes + l * width;
-            ptrdiff_t terms = FN(gemm_min)(4, (n - k - l + LANES - 1) / LANES);
-            if (terms == 4 && k)
-                FN(dot_lane)(4, 0, 0, p, step, q, lane, nj);
-            else if (terms == 4)
-                FN(dot_lane)(4, 1, 0, p, step, q, lane, nj);
+            ptrdiff_t terms = FN(gemm_min)(DOT_TERMS, (n - k - l + LANES - 1) / LANES);
+            if (terms == DOT_TERMS && k)
+                FN(dot_lane)(DOT_TERMS, 0, 0, p, step, q, lane, nj);
+            else if (terms == DOT_TERMS)
+                FN(dot_lane)(DOT_TERMS, 1, 0, p, step, q, lane, nj);
             else { /* the rest of K: some lanes have a term less */
                 if (k == 0)
                     memset(lane, 0, (size_t)width * sizeof(real));

@@ -145,7 +145,7 @@ INLINE norm_statistics FN(statistics)(double mean, double correction, double var
     norm_statistics s;
     double exact = mean + correction;
     s.hi = IS_F64 ? mean : (double)(real)exact;
-    s.lo = IS_F64 ? correction : (double)(real)(exact - s.hi);
+    s.lo = IS_F64 ? correction : isfinite(exact) ? (double)(real)(exact - s.hi) : 0;
     s.rstd = 1 / sqrt(variance + epsilon);
     return s;
 }
@@ -692,7 +692,7 @@ static norm_statistics FN(given_statistics)(const norm_plan *p, ptrdiff_t c)
 static norm_statistics FN(found_statistics)(const norm_plan *p, ptrdiff_t c, double mean, double deviations, double squares)
 {
     double correction, variance = variance_of(deviations, squares, 1 / (double)(p->batch * p->run), &correction);
-    ((real *)p->mean)[c] = (real)(mean + correction);
+    ((real *)p->mean)[c] = (real)(isfinite(mean) ? mean + correction : mean);
     ((real *)p->variance)[c] = (real)variance;
     return FN(statistics)(mean, correction, variance, p->epsilon);
 }

@@ -139,7 +139,7 @@ INLINE ptrdiff_t cells_out(const pool_plan *p) { return p->d.out * p->h.out * p-
 
 static void cut_channels(pool_plan *p, ptrdiff_t chunk)
 {
-    p->chunk = least(p->channels, chunk);
+    p->chunk = most(1, least(p->channels, chunk));
     p->chunks = ceil_div(p->channels, p->chunk);
 }
 

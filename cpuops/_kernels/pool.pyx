@@ -105,7 +105,8 @@ def avg_pool(real tag, cnp.ndarray x, cnp.ndarray out, tuple geometry, bint incl
     return run(&p, avg_pool_f32 if real is float else avg_pool_f64, num_threads)
 
 
-def avg_pool_backward(real tag, cnp.ndarray g, cnp.ndarray out, tuple geometry, bint include_pad, double divisor, int num_threads):
+def avg_pool_backward(real tag, cnp.ndarray g, cnp.ndarray out, tuple geometry, bint include_pad, double divisor,
+                      int num_threads):
     """OUT out (like x) = IN g over its divisor, from every window that holds the cell."""
     cdef pool_plan p = plan_of(geometry, None, g, out, None)
     p.include_pad = include_pad

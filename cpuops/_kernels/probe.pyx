@@ -45,8 +45,8 @@ def fma(real tag, cnp.ndarray out, Py_ssize_t steps, int num_threads):
 
 
 cdef inline void copy_slot(const real *src, real *dst, Py_ssize_t share, Py_ssize_t times, Py_ssize_t slot) noexcept nogil:
-    cdef Py_ssize_t t
-    for t in range(times):
+    cdef Py_ssize_t _t
+    for _t in range(times):
         if real is float:
             probe_copy_f32(src + slot * share, dst + slot * share, share)
         else:
@@ -67,8 +67,8 @@ def copy(real tag, cnp.ndarray src, cnp.ndarray dst, Py_ssize_t share, Py_ssize_
 
 
 cdef inline void read_slot(const real *src, real *out, Py_ssize_t share, Py_ssize_t times, Py_ssize_t slot) noexcept nogil:
-    cdef Py_ssize_t t
-    for t in range(times):
+    cdef Py_ssize_t _t
+    for _t in range(times):
         if real is float:
             out[slot] = probe_read_f32(src + slot * share, share)
         else:

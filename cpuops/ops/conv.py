@@ -95,10 +95,11 @@ def _geometry(op, x_shape, weight_shape, stride, padding, dilation, groups, layo
     n = len(x_shape) - 2
     x_name, w_name = names
     last = layout == "NHWC"
-    batch, cin, size = (x_shape[0], x_shape[-1], x_shape[1:-1]) if last else (x_shape[0], x_shape[1], x_shape[2:])
     if last:
+        batch, *size, cin = x_shape
         *kernel, channels, cout = weight_shape
     else:
+        batch, cin, *size = x_shape
         cout, channels, *kernel = weight_shape
     groups = _check.integer(op, "groups", groups, 1)
     if cin != groups * channels:
@@ -106,41 +107,40 @@ def _geometry(op, x_shape, weight_shape, stride, padding, dilation, groups, layo
         raise ShapeError(message(op, x_name, f"of {cin} channels (shape {x_shape})", expected))
     if cout % groups:
         raise ShapeError(message(op, w_name, f"of {cout} output channels", f"a multiple of groups {groups}"))
+    if 0 in kernel:
+        raise ShapeError(message(op, w_name, f"of shape {weight_shape}", "kernel sizes of at least 1"))
     stride = _check.per_axis(op, "stride", stride, n, 1)
     dilation = _check.per_axis(op, "dilation", dilation, n, 1)
-    if min(kernel) < 1:
-        raise ShapeError(message(op, w_name, f"of shape {weight_shape}", "kernel sizes of at least 1"))
     pads = _check.padding(op, padding, n, ("valid", "same"), kernel, stride, dilation)
     output = []
-    for i in range(n):
-        reach = dilation[i] * (kernel[i] - 1) + 1
-        padded = size[i] + sum(pads[i])
+    for length, k, s, d, (before, after) in zip(size, kernel, stride, dilation, pads, strict=True):
+        reach, padded = d * (k - 1) + 1, length + before + after
         if reach > padded:
-            given = f"of kernel size {kernel[i]} with dilation {dilation[i]} (reach {reach}) on spatial axis {i}"
-            raise ShapeError(message(op, w_name, given, f"at most {x_name}'s padded length {padded} (padding {pads[i]})"))
-        output.append((padded - reach) // stride[i] + 1)
+            given = f"of kernel size {k} with dilation {d} (it reaches over {reach} cells)"
+            raise ShapeError(message(op, w_name, given, f"at most {x_name}'s {length} cells with padding ({before}, {after})"))
+        if padded >= _check.BOUND:
+            raise ShapeError(message(op, "padding", f"({before}, {after})", "one that fits an array"))
+        output.append((padded - reach) // s + 1)
     if batch * cout * math.prod(output) >= _check.BOUND // 8:
-        raise ShapeError(message(op, "padding", f"{pads}, which makes an output of {tuple(output)}", "one that fits memory"))
+        raise ShapeError(message(op, "padding", f"{pads}, which makes an output of {tuple(output)}", "one that fits an array"))
     one, zero = (1,) * (3 - n), (0,) * (3 - n)
     return Geometry(
-        batch, groups, cout // groups, channels, last, one + tuple(size), one + tuple(kernel), one + tuple(output),
-        one + stride, one + dilation, zero + tuple(p[0] for p in pads), n,
+        batch, groups, cout // groups, channels, last, (*one, *size), (*one, *kernel), (*one, *output), one + stride, one + dilation,
+        zero + tuple([p[0] for p in pads]), n,
     )  # fmt: skip
 
 
 def _operands(op, n, names, values):
-    """x, weight and further arrays of one dtype, x and weight of n spatial axes."""
-    arrays = [_check.floating(op, name, v) if name in ("x", "weight", "output_grad") or v is not None else None
-              for name, v in zip(names, values, strict=True)]  # fmt: skip
-    _check.floatings(op, names, arrays)
+    """The operands, all of one dtype; those but a bias have n spatial axes."""
+    arrays = _check.required(op, names, values)
     for name, a in zip(names, arrays, strict=True):
-        if name != "bias":
+        if a.ndim != n + 2 and name != "bias":
             _check.rank(op, name, a, n + 2)
     return arrays
 
 
-def _work(geometry, passes=1):
-    return _threads.work(flops=2 * passes * geometry.multiplications)
+def _work(geometry):
+    return _threads.work(flops=2 * geometry.multiplications)
 
 
 class Conv:
@@ -249,7 +249,11 @@ class Conv:
         return self._convolve("conv3d", 3, x, weight, bias, stride, padding, dilation, groups, "NCHW", out)
 
     def _convolve(self, op, n, x, weight, bias, stride, padding, dilation, groups, layout, out):
-        xa, wa, ba = _operands(op, n, ("x", "weight", "bias"), (x, weight, bias))
+        if bias is None:
+            xa, wa = _operands(op, n, ("x", "weight"), (x, weight))
+            ba = None
+        else:
+            xa, wa, ba = _operands(op, n, ("x", "weight", "bias"), (x, weight, bias))
         geometry = _geometry(op, xa.shape, wa.shape, stride, padding, dilation, groups, layout)
         if ba is not None:
             _check.shape(op, "bias", ba, (geometry.groups * geometry.outputs,), "one value an output channel")

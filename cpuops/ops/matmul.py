@@ -73,8 +73,9 @@ class Matmul:
         -----
         Gradient: lhs_grad = g · rhsᵀ, rhs_grad = lhsᵀ · g, each summed over the axes its operand was broadcast along.
         0 · NaN and 0 · inf are NaN. A sum is cut into equal parts of at most 384 (float64: 256) terms; within one the terms
-        are added in order in the operands' precision, and the parts' sums in order. For N = 1 the parts are 2048 long
-        and added by lanes. The order depends on K and on whether N is 1, not on layout, M, batch or thread count.
+        are added in order in the operands' precision, and the parts' sums in order. In a matrix times one vector the parts
+        are 2048 long and added by lanes. The order depends on K and on which of the two it is, not on layout, batch or
+        thread count.
         2·M·N·K flops an item.
         """
         a, b, shape = lhs, rhs, ready_product(lhs, rhs)
