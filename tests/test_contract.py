@@ -156,8 +156,8 @@ def test_docstring(method):
         assert any(line.strip() for line in found.get(heading, [])), f"no section {heading}"
     described = {}
     for line in found["Parameters"]:
-        entry = re.match(r"^(\w+(?:, \w+)*) : (.+)$", line)
-        if entry:
+        entry = re.match(r"^(\w+(?:, \w+)*)(?: : (.+))?$", line)
+        if entry:  # options that mean what they mean in the forward need no type of their own
             described.update(dict.fromkeys(entry[1].split(", "), entry[2]))
     parameters = [p for p in inspect.signature(function).parameters.values() if p.name != "self"]
     names = {p.name for p in parameters}
@@ -173,7 +173,10 @@ def test_docstring(method):
     }
     for p in parameters:
         kind = described[p.name]
-        if p.name in named:  # out has the shape of what is returned
+        if kind is None:
+            assert p.name not in named, f"{p.name} has no type"
+            continue
+        if p.name in named and p.default is not True:  # (the flag `bias` shares the operand's name); out has the shape of what is returned
             assert "[" in kind or "shape" in kind, f"{p.name} : {kind} gives no shape"
         if p.default is None:
             assert "optional" in kind or "None" in kind, f"{p.name} : {kind} does not say that it may be left out"

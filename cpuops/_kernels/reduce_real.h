@@ -8,16 +8,16 @@ INLINE double FN(sum_short)(const real *x, ptrdiff_t n)
     double s = -0.0;
     ptrdiff_t i = 0;
     if (n >= WLANES) {
-        wvec a = wset(-0.0), b = a, c = a, d = a;
-        for (; i + 4 * WLANES <= n; i += 4 * WLANES) {
-            a += wload(x + i);
-            b += wload(x + i + WLANES);
-            c += wload(x + i + 2 * WLANES);
-            d += wload(x + i + 3 * WLANES);
-        }
+        /* eight chains: an addition takes four turns, and two begin each */
+        wvec a[8];
+        for (int k = 0; k < 8; k++)
+            a[k] = wset(-0.0);
+        for (; i + 8 * WLANES <= n; i += 8 * WLANES)
+            for (int k = 0; k < 8; k++)
+                a[k] += wload(x + i + k * WLANES);
         for (; i + WLANES <= n; i += WLANES)
-            a += wload(x + i);
-        s = whsum((a + b) + (c + d));
+            a[0] += wload(x + i);
+        s = whsum(((a[0] + a[1]) + (a[2] + a[3])) + ((a[4] + a[5]) + (a[6] + a[7])));
     }
     for (; i < n; i++)
         s += (double)x[i];

@@ -283,6 +283,11 @@ class ConvGradients:
         -------
         ndarray [B, Cin, L]
             Cells that no window covers are 0.
+
+        Raises
+        ------
+        ShapeError, DTypeError, ArgumentError
+            As the forward; ShapeError also when output_grad has not the output's shape.
         """
         return self._conv_x("conv1d_x_backward", 1, x, weight, output_grad, stride, padding, dilation, groups, "NCHW", out)
 
@@ -304,6 +309,11 @@ class ConvGradients:
         -------
         ndarray of x's shape
             Cells that no window covers are 0.
+
+        Raises
+        ------
+        ShapeError, DTypeError, ArgumentError
+            As the forward; ShapeError also when output_grad has not the output's shape.
 
         Notes
         -----
@@ -330,6 +340,11 @@ class ConvGradients:
         -------
         ndarray of x's shape
             Cells that no window covers are 0.
+
+        Raises
+        ------
+        ShapeError, DTypeError, ArgumentError
+            As the forward; ShapeError also when output_grad has not the output's shape.
         """
         return self._conv_x("conv3d_x_backward", 3, x, weight, output_grad, stride, padding, dilation, groups, "NCHW", out)
 
@@ -350,6 +365,11 @@ class ConvGradients:
         Returns
         -------
         ndarray [Cout, Cin/groups, K]
+
+        Raises
+        ------
+        ShapeError, DTypeError, ArgumentError
+            As the forward; ShapeError also when output_grad has not the output's shape.
         """
         return self._conv_weight("conv1d_weight_backward", 1, x, weight, output_grad, stride, padding, dilation, groups, "NCHW", out)
 
@@ -370,6 +390,11 @@ class ConvGradients:
         Returns
         -------
         ndarray of weight's shape
+
+        Raises
+        ------
+        ShapeError, DTypeError, ArgumentError
+            As the forward; ShapeError also when output_grad has not the output's shape.
 
         Notes
         -----
@@ -394,6 +419,11 @@ class ConvGradients:
         Returns
         -------
         ndarray of weight's shape
+
+        Raises
+        ------
+        ShapeError, DTypeError, ArgumentError
+            As the forward; ShapeError also when output_grad has not the output's shape.
         """
         return self._conv_weight("conv3d_weight_backward", 3, x, weight, output_grad, stride, padding, dilation, groups, "NCHW", out)
 
@@ -414,6 +444,11 @@ class ConvGradients:
         -------
         ndarray [Cout]
             Summed in double precision.
+
+        Raises
+        ------
+        ShapeError, DTypeError, ArgumentError
+            As the forward; ShapeError also when output_grad has not the output's shape.
         """
         return self._conv_bias("conv1d_bias_backward", 1, x, bias, output_grad, "NCHW", out)
 
@@ -435,6 +470,11 @@ class ConvGradients:
         -------
         ndarray [Cout]
             Summed in double precision.
+
+        Raises
+        ------
+        ShapeError, DTypeError, ArgumentError
+            As the forward; ShapeError also when output_grad has not the output's shape.
         """
         return self._conv_bias("conv2d_bias_backward", 2, x, bias, output_grad, layout, out)
 
@@ -455,6 +495,11 @@ class ConvGradients:
         -------
         ndarray [Cout]
             Summed in double precision.
+
+        Raises
+        ------
+        ShapeError, DTypeError, ArgumentError
+            As the forward; ShapeError also when output_grad has not the output's shape.
         """
         return self._conv_bias("conv3d_bias_backward", 3, x, bias, output_grad, "NCHW", out)
 
@@ -475,6 +520,11 @@ class ConvGradients:
         -------
         Conv1dGrads
             (x_grad, weight_grad, bias_grad); bias_grad is None without bias.
+
+        Raises
+        ------
+        ShapeError, DTypeError, ArgumentError
+            As the forward; ShapeError also when output_grad has not the output's shape.
         """
         grads = self._conv_all("conv1d_backward", 1, x, weight, output_grad, bias, stride, padding, dilation, groups, "NCHW")
         return results.Conv1dGrads(*grads)
@@ -496,6 +546,11 @@ class ConvGradients:
         -------
         Conv2dGrads
             (x_grad, weight_grad, bias_grad); bias_grad is None without bias.
+
+        Raises
+        ------
+        ShapeError, DTypeError, ArgumentError
+            As the forward; ShapeError also when output_grad has not the output's shape.
         """
         grads = self._conv_all("conv2d_backward", 2, x, weight, output_grad, bias, stride, padding, dilation, groups, layout)
         return results.Conv2dGrads(*grads)
@@ -517,6 +572,11 @@ class ConvGradients:
         -------
         Conv3dGrads
             (x_grad, weight_grad, bias_grad); bias_grad is None without bias.
+
+        Raises
+        ------
+        ShapeError, DTypeError, ArgumentError
+            As the forward; ShapeError also when output_grad has not the output's shape.
         """
         grads = self._conv_all("conv3d_backward", 3, x, weight, output_grad, bias, stride, padding, dilation, groups, "NCHW")
         return results.Conv3dGrads(*grads)
@@ -539,6 +599,11 @@ class ConvGradients:
         -------
         ndarray [B, H, W, Cin]
             What ``conv2d_x_backward(…, layout="NHWC", stride=(stride_h, stride_w))`` gives.
+
+        Raises
+        ------
+        ShapeError, DTypeError, ArgumentError
+            As the forward; ShapeError also when output_grad has not the output's shape.
         """
         op = "conv2d_input_backward"
         g, w = _check.required(op, ("output_grad", "kernel"), (output_grad, kernel))

@@ -123,8 +123,10 @@ class LossGradients:
         ----------
         output_grad : ndarray [] or [N]
             The gradient that arrives from above, of the output's shape.
-        logits, targets
-            The forward's operands.
+        logits : ndarray [N, C]
+            The forward's operand.
+        targets : ndarray [N]
+            The labels.
         reduction, ignore_index, label_smoothing
             As in the forward.
         out : ndarray [N, C], optional

@@ -142,7 +142,7 @@ class MatmulGradients:
         Parameters
         ----------
         output_grad : ndarray, the output's shape
-        lhs, rhs : ndarray
+        lhs, rhs : ndarray [..., M, K] and [..., K, N], or 1-d
             The operands of the forward call.
 
         Returns

@@ -91,7 +91,7 @@ _DOC = """{summary}
 
         Returns
         -------
-        ndarray
+        ndarray [...]
             {returns}
 
         Raises
@@ -171,7 +171,7 @@ class ReduceGradients:
 
         Parameters
         ----------
-        output_grad : ndarray
+        output_grad : ndarray [...]
             The gradient that arrives from above, of the output's shape.
         original_shape : tuple of int
             Shape of the forward's x.
@@ -196,7 +196,7 @@ class ReduceGradients:
 
         Parameters
         ----------
-        output_grad : ndarray
+        output_grad : ndarray [...]
             The gradient that arrives from above, of the output's shape.
         original_shape : tuple of int
             Shape of the forward's x.
@@ -234,7 +234,7 @@ class ReduceGradients:
 
         Parameters
         ----------
-        output_grad : ndarray
+        output_grad : ndarray [...]
             The gradient that arrives from above, of the output's shape.
         x : ndarray [...]
             The forward's operand.
@@ -260,7 +260,7 @@ class ReduceGradients:
 
         Parameters
         ----------
-        output_grad : ndarray
+        output_grad : ndarray [...]
             The gradient that arrives from above, of the output's shape.
         x : ndarray [...]
             The forward's operand.
@@ -305,7 +305,7 @@ class ReduceGradients:
 
         Parameters
         ----------
-        output_grad : ndarray
+        output_grad : ndarray [...]
             The gradient that arrives from above, of the output's shape.
         x : ndarray [...]
             The forward's operand.
