@@ -2,10 +2,10 @@
 
 A parallel region ends when its last worker has arrived. On a machine with more busy threads than CPUs a worker may
 have to queue for a CPU before it can say that nothing is left to do, while its master spins, and takes the CPU from
-others that spin or work: four processes with two threads each, on two CPUs, got a tenth of the work done. How
+others that spin or work: two processes with two threads each, on two CPUs, got a twentieth of the work done. How
 long idle workers spin is a setting of the process, and not a library's to change. But Linux counts, for every
-thread, how long it has waited for a CPU, and we use one thread while that is a large share of the time for which the
-calling thread wanted one.
+thread, how long it has waited for a CPU. Where that is a large share of the time for which the calling thread
+wanted one, we try one thread, and stay with it where it gets at least twice as much done.
 
 Results do not depend on it: their bits never depend on the thread count. Where the system does not count, nobody steps
 back.
@@ -24,8 +24,13 @@ UNKNOWN_NS = 1000 * MS  # until the next look where the system did not tell
 # Shares of the wanted time that were spent waiting. Two busy threads a CPU give 1/2.
 STEP_BACK_ABOVE = 0.4
 STAY_BACK_ABOVE = 0.3
+# Of one thread against all, in work done. What is smaller is no reason to change what the user asked for: a team larger
+# than the CPUs waits, too, and still gets its work done.
+GAIN = 2
 # One thread for this long before the next trial of all, doubled while trials fail
-SHORTEST_NS, LONGEST_NS = 40 * MS, 200 * MS
+BACK_NS = (40 * MS, 320 * MS)
+# All threads for this long, whatever they wait, after one thread was no gain; doubled while that goes on
+ALL_NS = (300 * MS, 1200 * MS)
 
 
 def schedstat():
@@ -38,33 +43,31 @@ def schedstat():
         return None
 
 
-def cpus():
-    """How many CPUs the calling thread may be on."""
-    return len(os.sched_getaffinity(0))
-
-
 class Watch:
     """What one Python thread knows about the CPUs."""
 
-    __slots__ = ("back", "back_for", "clock", "cpus", "next_look", "since", "times")
+    __slots__ = ("all_for", "back", "back_for", "clock", "next_look", "rate_of_all", "since", "times", "work")
 
-    def __init__(self, clock=time.monotonic_ns, times=schedstat, cpus=cpus):
-        self.clock, self.times, self.cpus = clock, times, cpus
+    def __init__(self, clock=time.monotonic_ns, times=schedstat):
+        self.clock, self.times = clock, times
         self.back = False  # whether this thread has stepped back
-        self.back_for = SHORTEST_NS  # the next time
         self.next_look = 0  # when to look again
         self.since = 0, 0  # `times` at the beginning of the evidence
+        self.work = 0.0  # done since then, by its estimate
+        self.rate_of_all = 0.0  # work a wanted nanosecond, of all threads, when this one stepped back
+        self.back_for, self.all_for = BACK_NS[0], ALL_NS[0]
 
-    def crowded(self, num_threads):
-        """Whether to use one thread, and not `num_threads`, now."""
+    def crowded(self, cost_ns):
+        """Whether to use one thread for a call that costs about `cost_ns` on one."""
         now = self.clock()
         if now >= self.next_look:
             gap = now - self.next_look
             self.next_look = now + LOOK_NS
-            self._look(now, gap, num_threads)
+            self._look(now, gap)
+        self.work += cost_ns
         return self.back
 
-    def _look(self, now, gap, num_threads):
+    def _look(self, now, gap):
         times = self.times()
         if times is None:
             self.next_look = now + UNKNOWN_NS
@@ -76,36 +79,37 @@ class Watch:
         elif wanted < EVIDENCE_NS:
             return
         else:
-            self._conclude(now, waited / wanted, num_threads)
-        self.since = times
+            self._conclude(now, waited / wanted, self.work / wanted)
+        self.since, self.work = times, 0.0
 
-    def _conclude(self, now, share, num_threads):
-        if self.back:
-            if share > STAY_BACK_ABOVE:  # crowded even without our workers
-                self.next_look = now + SHORTEST_NS
+    def _conclude(self, now, share, rate):
+        if not self.back:
+            if share > STEP_BACK_ABOVE:
+                self.back, self.rate_of_all = True, rate
+                self.next_look = now + self.back_for
             else:
-                self.back = False
-                self.back_for = min(2 * self.back_for, LONGEST_NS)
-            return
-        # a team larger than the CPUs, which somebody asked for, makes its own members wait
-        running = min(1.0, self.cpus() / num_threads)
-        if 1 - share < (1 - STEP_BACK_ABOVE) * running:
-            self.back = True
-            self.next_look = now + self.back_for
+                self.back_for, self.all_for = BACK_NS[0], ALL_NS[0]
+        elif rate < GAIN * self.rate_of_all:
+            self.back = False
+            self.next_look = now + self.all_for
+            self.all_for = min(2 * self.all_for, ALL_NS[1])
+        elif share > STAY_BACK_ABOVE:  # crowded even without our workers
+            self.next_look = now + BACK_NS[0]
         else:
-            self.back_for = SHORTEST_NS
+            self.back = False
+            self.back_for = min(2 * self.back_for, BACK_NS[1])
 
 
 _of_this_thread = threading.local()
 
 
-def crowded(num_threads):
-    """Whether the calling Python thread is to use one thread, and not `num_threads`, now."""
+def crowded(cost_ns):
+    """Whether the calling Python thread is to use one thread for a call that costs about `cost_ns` on one."""
     try:
         watch = _of_this_thread.watch
     except AttributeError:
         watch = _of_this_thread.watch = Watch()
-    return watch.crowded(num_threads)
+    return watch.crowded(cost_ns)
 
 
 def forget():

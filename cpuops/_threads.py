@@ -60,7 +60,7 @@ def threads_for(cost_ns, num_threads):
     calling thread (an OpenMP maximum below the one found at load) caps the number, and where other threads have
     taken the CPUs, one thread is faster (`_contention`).
     """
-    if cost_ns < THREADING_NS or num_threads == 1 or crowded(num_threads):
+    if cost_ns < THREADING_NS or num_threads == 1 or crowded(cost_ns):
         return 1
     allowed = _omp.max_threads()
     if allowed < _max_at_load and allowed < num_threads:

@@ -16,7 +16,7 @@ import cpuops
 from cpuops import CpuBackend, ThreadedCpuBackend, _contention
 
 # these processes are about threads: they use them on a busy machine, too
-_contention.Watch.crowded = lambda self, num_threads: False
+_contention.Watch.crowded = lambda self, cost_ns: False
 
 def bits(*arrays):
     return hashlib.sha256(b"".join(a.tobytes() for a in arrays)).hexdigest()

@@ -58,7 +58,7 @@ cdef int run(norm_plan *p, norm_cut cut, norm_stage stage, norm_work work, int n
     """All stages of a call; `stage` tells whether there is one more."""
     cut(p)
     cdef Block memory = scratch(p.bytes)
-    cdef Py_ssize_t worker, workers
+    cdef Py_ssize_t _worker, workers
     p.memory = <double *> memory.ptr
     with nogil:
         while stage(p):
@@ -67,7 +67,7 @@ cdef int run(norm_plan *p, norm_cut cut, norm_stage stage, norm_work work, int n
             if workers <= 1:
                 work_units(p, work)
             else:
-                for worker in prange(workers, schedule='static', chunksize=1, num_threads=num_threads):
+                for _worker in prange(workers, schedule='static', chunksize=1, num_threads=num_threads):
                     work_units(p, work)
     return 0
 

@@ -1397,10 +1397,10 @@ class PoolGradients:
         return self._max_pool_with_indices_backward(g, _first_maxima(x, geometry), geometry, out)
 
     def _max_pool_with_indices_backward(self, g, indices, geometry, out):
-        flat = (geometry.planes, -1, geometry.channels)
+        flat = (geometry.planes, math.prod(geometry.outputs), geometry.channels)
         x_grad = np.zeros((geometry.planes, geometry.cells, geometry.channels), g.dtype)
         plane, _, channel = np.ogrid[: geometry.planes, :1, : geometry.channels]
-        np.add.at(x_grad, (plane, indices.reshape(flat) if g.size else np.zeros((0, 1, 1), np.int64), channel), g.reshape(flat))
+        np.add.at(x_grad, (plane, indices.reshape(flat), channel), g.reshape(flat))
         out[...] = x_grad.reshape(out.shape)
         return out
 
