@@ -2,10 +2,10 @@
 
 A parallel region ends when its last worker has arrived. On a machine with more busy threads than CPUs a worker may
 have to queue for a CPU before it can say that nothing is left to do, while its master spins, and takes the CPU from
-others that spin or work: two processes with two threads each, on two CPUs, got a twentieth of the work done. How
-long idle workers spin is a setting of the process, and not a library's to change. But Linux counts, for every
-thread, how long it has waited for a CPU. Where that is a large share of the time for which the calling thread
-wanted one, we try one thread, and stay with it where it gets at least twice as much done.
+others that spin or work: two processes with two threads each, on two CPUs, got a half to a twentieth of the work
+done (docs/threads.md). How long idle workers spin is a setting of the process, and not a library's to change. But
+Linux counts, for every thread, how long it has waited for a CPU. Where that is a large share of the time for which
+the calling thread wanted one, we try one thread, and stay with it where it gets at least twice as much done.
 
 Results do not depend on it: their bits never depend on the thread count. Where the system does not count, nobody steps
 back.
@@ -46,7 +46,7 @@ def schedstat():
 class Watch:
     """What one Python thread knows about the CPUs."""
 
-    __slots__ = ("all_for", "back", "back_for", "clock", "next_look", "rate_of_all", "since", "times", "work")
+    __slots__ = ("all_for", "all_until", "back", "back_for", "clock", "next_look", "rate_of_all", "rate_of_one", "since", "times", "work")
 
     def __init__(self, clock=time.monotonic_ns, times=schedstat):
         self.clock, self.times = clock, times
@@ -54,7 +54,8 @@ class Watch:
         self.next_look = 0  # when to look again
         self.since = 0, 0  # `times` at the beginning of the evidence
         self.work = 0.0  # done since then, by its estimate
-        self.rate_of_all = 0.0  # work a wanted nanosecond, of all threads, when this one stepped back
+        self.rate_of_all = self.rate_of_one = 0.0  # work a wanted nanosecond, while the CPUs were taken
+        self.all_until = 0  # one thread is not tried before
         self.back_for, self.all_for = BACK_NS[0], ALL_NS[0]
 
     def crowded(self, cost_ns):
@@ -84,14 +85,17 @@ class Watch:
 
     def _conclude(self, now, share, rate):
         if not self.back:
-            if share > STEP_BACK_ABOVE:
+            if share <= STEP_BACK_ABOVE:
+                self.rate_of_one, self.all_until = 0.0, 0
+                self.back_for, self.all_for = BACK_NS[0], ALL_NS[0]
+            elif now >= self.all_until or self.rate_of_one >= GAIN * rate:
                 self.back, self.rate_of_all = True, rate
                 self.next_look = now + self.back_for
-            else:
-                self.back_for, self.all_for = BACK_NS[0], ALL_NS[0]
-        elif rate < GAIN * self.rate_of_all:
+            return
+        self.rate_of_one = rate
+        if rate < GAIN * self.rate_of_all:
             self.back = False
-            self.next_look = now + self.all_for
+            self.all_until = now + self.all_for
             self.all_for = min(2 * self.all_for, ALL_NS[1])
         elif share > STAY_BACK_ABOVE:  # crowded even without our workers
             self.next_look = now + BACK_NS[0]

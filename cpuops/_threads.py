@@ -86,9 +86,7 @@ def checked_num_threads(value):
             number = 0
         if 1 <= number <= MOST_THREADS:
             return int(number)
-    raise ArgumentError(
-        message("ThreadedCpuBackend", "num_threads", shown(value), f"an integer from 1 to {MOST_THREADS}, or None")
-    )
+    raise ArgumentError(message("ThreadedCpuBackend", "num_threads", shown(value), f"an integer from 1 to {MOST_THREADS}, or None"))
 
 
 def default_num_threads():

@@ -77,8 +77,6 @@ def run_script(path, *args, seconds=60, **env):
 
 def _ended(arguments, seconds, expect, before, env):
     command = [sys.executable, "-X", "faulthandler", *arguments]
-    done = subprocess.run(
-        command, env=environment(**env), capture_output=True, text=True, timeout=seconds, preexec_fn=before, check=False
-    )
+    done = subprocess.run(command, env=environment(**env), capture_output=True, text=True, timeout=seconds, preexec_fn=before, check=False)
     assert done.returncode == expect, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done.stdout.strip(), done.stderr

@@ -32,7 +32,7 @@ def calls(b, dtype):
     yield "softmax_backward", b.softmax_backward(x, b.softmax(x), axis=-1)
     yield "matmul_backward", b.matmul_backward(b.matmul(a, c), a, c)[1]
 """
-TOLERANCE = {"f4": 2e-6, "f8": 4e-15}  # relative to the largest value of an array: sums of about a thousand terms
+TOLERANCE = {"f4": 4e-6, "f8": 1e-13}  # relative to the largest value: sums of a thousand terms, some of which cancel
 
 
 @pytest.fixture(scope="module")

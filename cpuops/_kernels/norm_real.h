@@ -150,9 +150,12 @@ INLINE norm_statistics FN(statistics)(double mean, double correction, double var
     return s;
 }
 
+/* lo * scale, and 0 for no lo, whatever the scale: infinity would make it NaN */
+INLINE double FN(part_of)(double lo, double scale) { return lo == 0 ? 0 : lo * scale; }
+
 #define XHAT_WIDE(v, s) ((((double)(v) - (s)->hi) - (s)->lo) * (s)->rstd)
 /* sum of g xhat from the sums of g and of g (x - hi) */
-#define MOMENT(s, sum, moment) ((s)->rstd * ((moment) - (s)->lo * (sum)))
+#define MOMENT(s, sum, moment) ((s)->rstd * ((moment) - FN(part_of)((s)->lo, sum)))
 
 /* out = xhat * gamma + beta, numbers. lo is a fraction of hi's last place: it, and only it, may go into the shift */
 FUNC void FN(normalise_run)(const real *x, const FN(span) *q, const norm_statistics *s, double gamma, double beta, real *out)
@@ -160,7 +163,7 @@ FUNC void FN(normalise_run)(const real *x, const FN(span) *q, const norm_statist
     ptrdiff_t first = q->at, n = q->n, runs = q->runs, step = q->step;
     double a = s->rstd * gamma;
     int plain = FN(plain)(s->rstd) && FN(plain)(a) && (IS_F64 || fabs(s->hi) < 1e37);
-    vec scale = vset((real)a), shift = vset((real)(beta - s->lo * a)), hi = vset((real)s->hi);
+    vec scale = vset((real)a), shift = vset((real)(beta - FN(part_of)(s->lo, a))), hi = vset((real)s->hi);
     x += first;
     out += first;
     for (ptrdiff_t r = 0; r < runs; r++, x += step, out += step) {
@@ -184,7 +187,7 @@ FUNC void FN(normalise_row)(const real *x, ptrdiff_t n, const norm_statistics *s
             out[i] = (real)(XHAT_WIDE(x[i], s) * (double)gamma[i] + (beta ? (double)beta[i] : 0));
         return;
     }
-    vec hi = vset((real)s->hi), rstd = vset((real)s->rstd), lo = vset((real)(s->lo * s->rstd));
+    vec hi = vset((real)s->hi), rstd = vset((real)s->rstd), lo = vset((real)FN(part_of)(s->lo, s->rstd));
     if (beta)
         for (ptrdiff_t i = 0; i < n; i += LANES) {
             vec h = XHAT(FN(load_some)(x + i, n - i), hi, rstd, lo);
@@ -206,7 +209,7 @@ FUNC void FN(differentiate_run)(const real *x, const real *g, const FN(span) *q,
     ptrdiff_t first = q->at, n = q->n, runs = q->runs, step = q->step;
     double slope = b * s->rstd;
     int plain = FN(plain)(s->rstd) && FN(plain)(a) && FN(plain)(slope);
-    vec va = vset((real)a), vb = vset((real)slope), vc = vset((real)(c - slope * s->lo)), hi = vset((real)s->hi);
+    vec va = vset((real)a), vb = vset((real)slope), vc = vset((real)(c - FN(part_of)(s->lo, slope))), hi = vset((real)s->hi);
     x += first;
     g += first;
     out += first;
@@ -255,9 +258,9 @@ INLINE void FN(differentiate)(const FN(back_row) *r, int rows, ptrdiff_t n, cons
         double b = r[k].b * r[k].s.rstd;
         hi[k] = vset((real)r[k].s.hi);
         rstd[k] = vset((real)r[k].s.rstd);
-        lo[k] = vset((real)(r[k].s.lo * r[k].s.rstd));
+        lo[k] = vset((real)FN(part_of)(r[k].s.lo, r[k].s.rstd));
         slope[k] = vset((real)b);
-        shift[k] = vset((real)(r[k].c - b * r[k].s.lo));
+        shift[k] = vset((real)(r[k].c - FN(part_of)(r[k].s.lo, b)));
     }
     for (ptrdiff_t i = 0; i < n; i += LANES) {
         vec weight = outs ? FN(load_some)(gamma + i, n - i) : vzero(), v[4], w[4];
@@ -869,7 +872,7 @@ static void FN(set_columns)(const norm_plan *p, const FN(columns) *k, ptrdiff_t 
     abc[2] = c;
     for (ptrdiff_t i = channel * p->run; i < (channel + 1) * p->run; i++) {
         k->hi[i] = (real)s.hi;
-        k->lo[i] = (real)(s.lo * s.rstd);
+        k->lo[i] = (real)FN(part_of)(s.lo, s.rstd);
         k->rstd[i] = (real)s.rstd;
         k->a[i] = (real)a;
         k->b[i] = (real)b;

@@ -10,9 +10,26 @@
  *   vsilu        x*sigmoid(x) (-0 at -inf)
  *   vsoftplus    log(1 + exp(x)) = max(x, 0) + log1p(exp(-|x|))       vlogsigmoid  -vsoftplus(-x)
  *
- * Largest error found, in units of the last place of the exact value (@SWEEP@):
+ * Largest error found, in units of the last place of the exact value, in sweeps against libm in double (float32: every
+ * 37th of the 2^32 bit patterns, and 4e6 values within -110 ... 90) and in long double or __float128 (float64: 3e6 values
+ * from all exponents, with more around 0 and 1 and down to underflow):
  *
-@TABLE@
+ *                 float32            float64
+ *                 v2     v3, v4      v2     v3, v4
+ *   vexp          0.98   1.00        0.96   1.00
+ *   vexpm1        1.10   1.09        1.13   1.13
+ *   vlog          0.87   0.86        0.84   0.84
+ *   vlog1p        0.99   0.99        0.91   0.91
+ *   vtanh         1.31   1.31        1.43   1.43
+ *   vsigmoid      1.44   1.52        1.45   1.45
+ *   verf          1.27   1.07        1.37   1.16
+ *   vnormcdf      0.82   0.82        3.14   3.14
+ *   vnormpdf      1.38   1.38        1.31   1.31
+ *   vgelu         0.81   0.81        3.87   2.86
+ *   vgelu_tanh    1.89   1.59        1.57   1.57
+ *   vsilu         1.43   1.46        1.34   1.43
+ *   vsoftplus     1.34   1.31        1.25   1.25
+ *   vlogsigmoid   1.33   1.30        1.25   1.25
  *
  * How two ulp are kept where there is no fused multiply-add (v2): multiples of ln 2 are subtracted in two parts, the first
  * exact; sums that are divided by, or multiplied afterwards, carry the part their rounding lost; squares and products in
@@ -94,8 +111,6 @@ typedef uint64_t vm_bits_f64 __attribute__((vector_size(SIMD_BYTES)));
 #define vm_scale FN(vm_scale)
 #define vm_product FN(vm_product)
 #define vm_square FN(vm_square)
-#define vm_polynomial FN(vm_polynomial)
-#define vm_reduced FN(vm_reduced)
 #define vm_exp_reduce FN(vm_exp_reduce)
 #define vm_exp_tail FN(vm_exp_tail)
 #define vm_exp_m1 FN(vm_exp_m1)

@@ -35,9 +35,7 @@ def _cross_entropy_operands(op, logits, targets, reduction, ignore_index, label_
 class Loss:
     """Losses."""
 
-    def cross_entropy(
-        self, logits, targets, *, reduction="mean", ignore_index=None, label_smoothing=0.0, out=None
-    ):  # fmt: skip
+    def cross_entropy(self, logits, targets, *, reduction="mean", ignore_index=None, label_smoothing=0.0, out=None):
         """Cross-entropy of logits with labels: log Σ eˣ − Σ q x, with q the smoothed label.
 
         Parameters
@@ -114,9 +112,7 @@ class Loss:
 class LossGradients:
     """Gradients of the losses."""
 
-    def cross_entropy_backward(
-        self, output_grad, logits, targets, *, reduction="mean", ignore_index=None, label_smoothing=0.0, out=None
-    ):
+    def cross_entropy_backward(self, output_grad, logits, targets, *, reduction="mean", ignore_index=None, label_smoothing=0.0, out=None):
         """Gradient of :meth:`cross_entropy`: g (softmax(x) − q), 0 in ignored rows.
 
         Parameters
