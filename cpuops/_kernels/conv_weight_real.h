@@ -80,14 +80,17 @@ FUNC void FN(conv_lanes_unit)(const conv_lanes *d, ptrdiff_t unit, vec *sum, rea
     for (ptrdiff_t i = 0; i < nm * terms; i++)
         sum[i] = vzero();
     for (ptrdiff_t region = conv_part(d->regions, d->pieces, piece); region < conv_part(d->regions, d->pieces, piece + 1); region++) {
-        const conv_region r = conv_find_region(j, p, region);
-        const real *in = (const real *)d->call.in + r.image * j->in_batch + g * j->in_group;
-        const real *out = (const real *)d->call.w + r.image * j->out_batch + g * j->out_group + m0 * j->out_channel +
-                          conv_region_start(j, &r);
-        FN(conv_fill_grad)(j, p, d->grad_plane, out, nm, r.rows, r.cols, grad);
+        ptrdiff_t b = region;
+        const ptrdiff_t x0 = conv_split(&b, p->regions_x) * p->cols, cols = conv_min(p->cols, j->out[2] - x0);
+        const ptrdiff_t y0 = conv_split(&b, p->regions_y) * p->rows, rows = conv_min(p->rows, j->out[1] - y0);
+        const ptrdiff_t z = conv_split(&b, j->out[0]);
+        const real *in = (const real *)d->call.in + b * j->in_batch + g * j->in_group;
+        const real *out = (const real *)d->call.w + b * j->out_batch + g * j->out_group + m0 * j->out_channel + z * j->out_axis[0] +
+                          y0 * j->out_axis[1] + x0 * j->out_axis[2];
+        FN(conv_fill_grad)(j, p, d->grad_plane, out, nm, rows, cols, grad);
         for (ptrdiff_t c0 = 0; c0 < j->channels; c0 += p->chunk) {
             const ptrdiff_t nc = conv_min(p->chunk, j->channels - c0), tiles = conv_ceil(nc * taps, CONV_LANES_N);
-            FN(conv_fill_band)(j, p, in, c0, nc, &r, band);
+            FN(conv_fill_band)(j, p, in, c0, nc, z, y0, rows, x0, band);
             for (ptrdiff_t m = 0; m < nm;) {
                 const ptrdiff_t h = conv_min(CONV_LANES_M, nm - m);
                 for (ptrdiff_t i = 0; i < tiles; i++) {
@@ -98,8 +101,7 @@ FUNC void FN(conv_lanes_unit)(const conv_lanes *d, ptrdiff_t unit, vec *sum, rea
                         if (++tap == taps)
                             tap = 0, cells += p->channel;
                     }
-                    FN(conv_lanes_tiles)[n1 - n0 - 1][h - 1](grad + m * d->grad_plane, d->grad_plane, row,
-                                                             (r.rows - 1) * p->row + r.cols,
+                    FN(conv_lanes_tiles)[n1 - n0 - 1][h - 1](grad + m * d->grad_plane, d->grad_plane, row, (rows - 1) * p->row + cols,
                                                              sum + m * terms + c0 * taps + n0, terms);
                 }
                 m += h;
@@ -111,12 +113,12 @@ FUNC void FN(conv_lanes_unit)(const conv_lanes *d, ptrdiff_t unit, vec *sum, rea
         partial[i] = vhsum(sum[i]);
 }
 
-FUNC void FN(conv_lanes_worker)(conv_lanes *d, ptrdiff_t i)
+FUNC void FN(conv_lanes_slot)(conv_lanes *d, ptrdiff_t slot)
 {
-    char *mine = d->memory + (size_t)i * d->worker_bytes;
+    char *mine = d->slots + (size_t)slot * d->slot_bytes;
     vec *sum = (vec *)mine;
-    real *band = (real *)(mine + conv_lanes_sums(d));
-    real *grad = (real *)((char *)band + conv_round64(d->band.cells * (ptrdiff_t)sizeof(real)));
+    real *band = (real *)(mine + (size_t)(conv_lanes_outputs(d) * d->call.job->channels * conv_taps(d->call.job)) * SIMD_BYTES);
+    real *grad = (real *)((char *)band + conv_round64((size_t)d->band.cells * sizeof(real)));
     for (;;) {
         const ptrdiff_t unit = __atomic_fetch_add(&d->next, 1, __ATOMIC_RELAXED);
         if (unit >= d->units)
@@ -129,9 +131,9 @@ FUNC void FN(conv_lanes_worker)(conv_lanes *d, ptrdiff_t i)
 FUNC void FN(conv_lanes_sum)(conv_lanes *d, ptrdiff_t i)
 {
     const conv_job *j = d->call.job;
-    const real *partial = (const real *)d->partial + i * conv_terms(j);
+    const real *partial = (const real *)d->partial + i * j->channels * conv_taps(j);
     real *out = (real *)d->call.out + i / j->outputs * j->w_group + i % j->outputs * j->w_output;
-    const ptrdiff_t step = j->groups * j->outputs * conv_terms(j);
+    const ptrdiff_t step = j->groups * j->outputs * j->channels * conv_taps(j);
     double bad = 0;
     for (ptrdiff_t c = 0; c < j->channels; c++)
         for (ptrdiff_t z = 0; z < j->kernel[0]; z++)
@@ -236,23 +238,26 @@ FUNC void FN(conv_outer_unit)(const conv_outer *d, ptrdiff_t unit, real *band, r
     for (ptrdiff_t i = 0; i < d->panels; i++)
         FN(conv_zero)(sum + (i * terms + first * taps) * d->width, (end - first) * taps * d->width);
     for (ptrdiff_t region = conv_part(d->regions, d->pieces, piece); region < conv_part(d->regions, d->pieces, piece + 1); region++) {
-        const conv_region r = conv_find_region(j, p, region);
-        const real *in = (const real *)d->call.in + r.image * j->in_batch + g * j->in_group;
-        const real *out = (const real *)d->call.w + r.image * j->out_batch + g * j->out_group + conv_region_start(j, &r);
-        const ptrdiff_t lines = conv_max(1, block / r.cols);
-        FN(conv_transpose_grad)(d, out, r.rows, r.cols, grad);
+        ptrdiff_t b = region;
+        const ptrdiff_t x0 = conv_split(&b, p->regions_x) * p->cols, cols = conv_min(p->cols, j->out[2] - x0);
+        const ptrdiff_t y0 = conv_split(&b, p->regions_y) * p->rows, rows = conv_min(p->rows, j->out[1] - y0);
+        const ptrdiff_t z = conv_split(&b, j->out[0]), lines = conv_max(1, block / cols);
+        const real *in = (const real *)d->call.in + b * j->in_batch + g * j->in_group;
+        const real *out = (const real *)d->call.w + b * j->out_batch + g * j->out_group + z * j->out_axis[0] + y0 * j->out_axis[1] +
+                          x0 * j->out_axis[2];
+        FN(conv_transpose_grad)(d, out, rows, cols, grad);
         const ptrdiff_t chunk = d->in_place ? end - first : p->chunk;
         for (ptrdiff_t c0 = first; c0 < end; c0 += chunk) {
             const ptrdiff_t nc = conv_min(chunk, end - c0), tiles = conv_ceil(nc * taps, height);
             const real *from = band;
             ptrdiff_t channel = p->channel;
             if (d->in_place) {
-                from = in + c0 * j->in_channel + r.z * j->in_axis[0] + r.x;
+                from = in + c0 * j->in_channel + z * j->in_axis[0] + x0;
                 channel = j->in_channel;
             } else
-                FN(conv_fill_band)(j, p, in, c0, nc, &r, band);
-            for (ptrdiff_t y = 0; y < r.rows; y += lines)
-                for (ptrdiff_t x = 0; x < r.cols; x += block)
+                FN(conv_fill_band)(j, p, in, c0, nc, z, y0, rows, x0, band);
+            for (ptrdiff_t y = 0; y < rows; y += lines)
+                for (ptrdiff_t x = 0; x < cols; x += block)
                     for (ptrdiff_t i = 0; i < d->panels; i++)
                         for (ptrdiff_t t = 0; t < tiles; t++) {
                             const ptrdiff_t n0 = conv_part(nc * taps, tiles, t), n1 = conv_part(nc * taps, tiles, t + 1);
@@ -262,18 +267,18 @@ FUNC void FN(conv_outer_unit)(const conv_outer *d, ptrdiff_t unit, real *band, r
                                 if (++tap == taps)
                                     tap = 0, cells += channel;
                             }
-                            FN(conv_outer_tiles)[n1 - n0 - 1][d->vectors - 1](
-                                conv_min(lines, r.rows - y), p->row, conv_min(block, r.cols - x), row,
-                                grad + (i * r.rows * r.cols + y * r.cols + x) * d->width, sum + (i * terms + c0 * taps + n0) * d->width);
+                            FN(conv_outer_tiles)[n1 - n0 - 1][d->vectors - 1](conv_min(lines, rows - y), p->row, conv_min(block, cols - x), row,
+                                                                              grad + (i * rows * cols + y * cols + x) * d->width,
+                                                                              sum + (i * terms + c0 * taps + n0) * d->width);
                         }
         }
     }
 }
 
-FUNC void FN(conv_outer_worker)(conv_outer *d, ptrdiff_t i)
+FUNC void FN(conv_outer_slot)(conv_outer *d, ptrdiff_t slot)
 {
-    char *mine = d->memory + (size_t)i * d->worker_bytes;
-    real *band = (real *)mine, *grad = (real *)(mine + conv_round64(d->band.cells * (ptrdiff_t)sizeof(real)));
+    char *mine = d->slots + (size_t)slot * d->slot_bytes;
+    real *band = (real *)mine, *grad = (real *)(mine + conv_round64((size_t)d->band.cells * sizeof(real)));
     for (;;) {
         const ptrdiff_t unit = __atomic_fetch_add(&d->next, 1, __ATOMIC_RELAXED);
         if (unit >= d->units)
@@ -286,7 +291,7 @@ FUNC void FN(conv_outer_worker)(conv_outer *d, ptrdiff_t i)
 FUNC void FN(conv_outer_sum)(conv_outer *d, ptrdiff_t i)
 {
     const conv_job *j = d->call.job;
-    const ptrdiff_t terms = conv_terms(j), all = conv_outer_set(d);
+    const ptrdiff_t terms = j->channels * conv_taps(j), all = j->groups * d->panels * terms * d->width;
     const ptrdiff_t first = conv_split(&i, conv_ceil(terms, CONV_SUM_TERMS)) * CONV_SUM_TERMS, n = conv_min(CONV_SUM_TERMS, terms - first);
     const ptrdiff_t panel = conv_split(&i, d->panels), g = i, m0 = panel * d->width, nm = conv_min(d->width, j->outputs - m0);
     const real *partial = (const real *)d->partial + ((g * d->panels + panel) * terms + first) * d->width;

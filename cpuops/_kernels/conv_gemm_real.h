@@ -1,16 +1,23 @@
-/* conv_product_real.h: the body of conv_product.h for one scalar type: packers, stores, jobs. */
+/* conv_gemm_real.h: convolution as a product of gemm.h (see conv.h) for one scalar type: packers and stores. */
 
-/* ---- the plain operand ---- */
+/* ---- weights ---- */
 
 typedef struct {
     conv_product *product;
     FN(gemm_matrix) matrix;
-} FN(conv_plain);
+} FN(conv_weights);
 
-/* weights that meet padding: noted when they are not finite */
+/* the weights of a group as a matrix [outputs][channels, taps], taps in the order of the memory */
+INLINE void FN(conv_weight_matrix)(const conv_product *p, ptrdiff_t group, FN(gemm_matrix) * x)
+{
+    const conv_job *j = p->call.job;
+    x->p = (const real *)p->call.w + group * j->w_group + p->w_start;
+    x->rs = j->w_output, x->ks = p->w_step, x->inner = p->inner, x->table = p->w_table;
+}
+
 FUNC void FN(conv_pack_weights)(const void *ctx, ptrdiff_t i0, ptrdiff_t ni, ptrdiff_t k0, ptrdiff_t nk, real *panel, ptrdiff_t width)
 {
-    const FN(conv_plain) *x = (const FN(conv_plain) *)ctx;
+    const FN(conv_weights) *x = (const FN(conv_weights) *)ctx;
     FN(gemm_plain)(&x->matrix, i0, ni, k0, nk, panel, width);
     if (!FN(conv_finite)(panel, nk * width))
         __atomic_store_n(&x->product->poisoned, 1, __ATOMIC_RELAXED);
@@ -144,6 +151,8 @@ INLINE const real *FN(conv_at)(const conv_job *j, const FN(conv_cell) * c, const
         return NULL;
     return c->in + z * j->in_axis[0] + y * j->in_axis[1] + x * j->in_axis[2];
 }
+
+#define CONV_PATCH_BLOCK 64 /* terms or positions: at most 8 KB of patches on the stack */
 
 /* panel[k][row] = the cell that term k = (tap, channel) of position i0 + row reads, 0 over padding */
 FUNC void FN(conv_pack_rows)(const void *ctx, ptrdiff_t i0, ptrdiff_t ni, ptrdiff_t k0, ptrdiff_t nk, real *panel, ptrdiff_t width)
@@ -300,69 +309,68 @@ FUNC void FN(conv_store_weights)(void *ctx, ptrdiff_t i0, ptrdiff_t ni, ptrdiff_
 
 /* ---- the jobs ---- */
 
-INLINE void FN(conv_forward_product)(conv_product *p, FN(conv_plain) * weights, FN(gemm_job) * job)
+FUNC void FN(conv_forward_product)(conv_product *p, ptrdiff_t group, FN(conv_weights) * weights, FN(gemm_job) * job)
 {
     const conv_job *j = p->call.job;
-    const ptrdiff_t positions = (p->by_image ? 1 : j->batch) * conv_positions(j);
-    const real *bias = p->call.bias ? (const real *)p->call.bias + p->group * j->outputs : NULL;
-    real *out = (real *)p->call.out + p->image * j->out_batch + p->group * j->out_group;
-    const FN(gemm_packer) pack = p->padded ? FN(conv_pack_weights) : FN(gemm_plain);
-    const void *const w = p->padded ? (const void *)weights : (const void *)&weights->matrix;
-    weights->matrix.p = (const real *)p->call.w + p->group * j->w_group + p->start, weights->matrix.rs = j->w_output;
-    job->k = conv_terms(j);
+    FN(conv_weight_matrix)(p, group, &weights->matrix);
     if (p->channels_last) {
-        job->m = positions, job->n = j->outputs;
+        job->m = j->batch * conv_positions(j), job->n = j->outputs, job->k = j->channels * conv_taps(j);
         job->pack_a = FN(conv_pack_rows), job->a = p;
-        job->pack_b = pack, job->b = w;
-        job->bias_col = bias;
+        job->pack_b = p->padded ? FN(conv_pack_weights) : FN(gemm_plain);
+        job->b = p->padded ? (const void *)weights : (const void *)&weights->matrix;
         if (p->dense)
-            job->c = out, job->ldc = p->ldc;
+            job->c = (real *)p->call.out + group * j->out_group, job->ldc = p->ldc;
         else
             job->store = FN(conv_store_rows), job->store_ctx = p;
-    } else {
-        job->m = j->outputs, job->n = positions;
-        job->pack_a = pack, job->a = w;
-        job->pack_b = FN(conv_pack_patches), job->b = p;
-        job->bias_row = bias;
-        if (p->by_image)
-            job->c = out, job->ldc = j->out_channel;
-        else
-            job->store = FN(conv_store_product), job->store_ctx = p;
-    }
-}
-
-INLINE void FN(conv_weight_product)(conv_product *p, FN(conv_plain) * grad, FN(gemm_job) * job)
-{
-    const conv_job *j = p->call.job;
-    grad->matrix.p = (const real *)p->call.w + p->group * j->out_group, grad->matrix.rs = j->out_channel;
-    job->k = j->batch * conv_positions(j);
-    if (p->channels_last) {
-        job->m = conv_terms(j), job->n = j->outputs;
-        job->pack_a = FN(conv_pack_term_rows), job->a = p;
-        job->pack_b = FN(gemm_plain), job->b = &grad->matrix;
-    } else {
-        job->m = j->outputs, job->n = conv_terms(j);
-        job->pack_a = FN(gemm_plain), job->a = &grad->matrix;
-        job->pack_b = FN(conv_pack_terms), job->b = p;
-    }
-    if (!p->dense) {
-        job->store = FN(conv_store_weights), job->store_ctx = p;
+        job->bias_col = p->call.bias ? (const real *)p->call.bias + group * j->outputs : NULL;
         return;
     }
-    job->c = (real *)p->call.out + p->group * j->w_group, job->ldc = p->channels_last ? j->w_channel : j->w_output;
-    if (p->padded)
-        job->finish = FN(conv_check_weights), job->finish_ctx = p;
+    job->m = j->outputs, job->n = (p->by_image ? 1 : j->batch) * conv_positions(j), job->k = j->channels * conv_taps(j);
+    job->pack_a = p->padded ? FN(conv_pack_weights) : FN(gemm_plain);
+    job->a = p->padded ? (const void *)weights : (const void *)&weights->matrix;
+    job->pack_b = FN(conv_pack_patches), job->b = p;
+    if (p->by_image) {
+        job->c = (real *)p->call.out + p->image * j->out_batch + group * j->out_group, job->ldc = j->out_channel;
+    } else
+        job->store = FN(conv_store_product), job->store_ctx = p;
+    job->bias_row = p->call.bias ? (const real *)p->call.bias + group * j->outputs : NULL;
 }
 
-/* job i: of group i % groups, of all images or of image i / groups. The plain operand is memory for the job's packer */
-FUNC void FN(conv_product_job)(conv_product *p, ptrdiff_t i, FN(conv_plain) * plain, FN(gemm_job) * job)
+FUNC void FN(conv_weight_product)(conv_product *p, ptrdiff_t group, FN(conv_weights) * grad, FN(gemm_job) * job)
 {
-    memset(job, 0, sizeof *job);
+    const conv_job *j = p->call.job;
+    const ptrdiff_t terms = j->channels * conv_taps(j);
+    grad->matrix.p = (const real *)p->call.w + group * j->out_group;
+    grad->matrix.rs = j->out_channel, grad->matrix.ks = p->w_step, grad->matrix.inner = p->inner, grad->matrix.table = p->w_table;
+    if (p->channels_last) {
+        /* [terms, batch and positions] x [batch and positions, outputs], terms (tap, channel) */
+        job->m = terms, job->n = j->outputs, job->k = j->batch * conv_positions(j);
+        job->pack_a = FN(conv_pack_term_rows), job->a = p;
+        job->pack_b = FN(gemm_plain), job->b = &grad->matrix;
+        job->c = (real *)p->call.out + group * j->w_group, job->ldc = j->w_channel;
+        if (p->padded)
+            job->finish = FN(conv_check_weights), job->finish_ctx = p;
+        return;
+    }
+    job->m = j->outputs, job->n = terms, job->k = j->batch * conv_positions(j);
+    job->pack_a = FN(gemm_plain), job->a = &grad->matrix;
+    job->pack_b = FN(conv_pack_terms), job->b = p;
+    if (p->dense) {
+        job->c = (real *)p->call.out + group * j->w_group, job->ldc = j->w_output;
+        if (p->padded)
+            job->finish = FN(conv_check_weights), job->finish_ctx = p;
+    } else
+        job->store = FN(conv_store_weights), job->store_ctx = p;
+}
+
+/* job i: of group i % groups, of all images or of image i / groups; `a` is memory for a packer */
+FUNC void FN(conv_product_job)(conv_product *p, ptrdiff_t i, FN(conv_weights) * a, FN(gemm_job) * job)
+{
     p->group = i % p->call.job->groups, p->image = i / p->call.job->groups;
-    plain->product = p;
-    plain->matrix.ks = p->step, plain->matrix.inner = p->inner, plain->matrix.table = p->table;
+    a->product = p;
+    memset(job, 0, sizeof *job);
     if (p->of_weights)
-        FN(conv_weight_product)(p, plain, job);
+        FN(conv_weight_product)(p, p->group, a, job);
     else
-        FN(conv_forward_product)(p, plain, job);
+        FN(conv_forward_product)(p, p->group, a, job);
 }
