@@ -575,7 +575,7 @@ static void FN(rows_backward)(const norm_plan *p, ptrdiff_t unit)
     const real *gamma = p->gamma ? (const real *)p->gamma + c0 : 0;
     ptrdiff_t b = part * p->part, last = smaller(b + p->part, p->batch);
     FN(back_row) rows[4];
-    double share = 1 / (double)(p->channels * p->run);
+    double share = p->run ? 1 / (double)(p->channels * p->run) : 0; /* no cells: statistics 0, so that their gradients are too */
     for (; p->run == 1 && gamma && !p->columnwise && b + 4 <= last; b += 4) {
         int plain = 1;
         for (int k = 0; k < 4; k++) {
