@@ -463,7 +463,9 @@ class NormGradients:
         epsilon = _check.epsilon(op, epsilon)
         _check.shape(op, "output_grad", g, x.shape, "x's shape")
         out = _alloc.empty(x.shape, x.dtype)
-        gamma_grad, beta_grad = _alloc.empty(gamma.shape, x.dtype), _alloc.empty(gamma.shape, x.dtype)
+        gamma_grad, beta_grad = _alloc.zeros(gamma.shape, x.dtype), _alloc.zeros(gamma.shape, x.dtype)
+        if not x.size:  # sums over no cells
+            return out, gamma_grad, beta_grad
         return self._batch_norm_backward(x, gamma, mean, variance, epsilon, g, shape, train, out, gamma_grad, beta_grad)
 
     def _rows_back(self, op, shape, x, gamma, g, epsilon, centre):
@@ -471,7 +473,9 @@ class NormGradients:
         _check.shape(op, "output_grad", g, x.shape, "x's shape")
         out = _alloc.empty(x.shape, x.dtype)
         channels = (shape[1] * shape[2],)
-        gamma_grad, beta_grad = _alloc.empty(channels, x.dtype), _alloc.empty(channels, x.dtype)
+        gamma_grad, beta_grad = _alloc.zeros(channels, x.dtype), _alloc.zeros(channels, x.dtype)
+        if not x.size:  # sums over no cells
+            return out, gamma_grad, beta_grad
         return self._rows_norm_backward(x, gamma, epsilon, g, shape, centre, out, gamma_grad, beta_grad)
 
     # ---- the hooks: shape is (B, G, C, S), and the rows (b, g) or the channels have one mean each
@@ -484,7 +488,7 @@ class NormGradients:
         xhat = (x - mean) * rstd
         beta_grad[...] = g.sum((0, 2))
         gamma_grad[...] = (g * xhat).sum((0, 2))
-        if train and x.size:
+        if train:
             g = g - g.mean((0, 2), keepdims=True) - xhat * (g * xhat).mean((0, 2), keepdims=True)
         out[...] = (gamma * rstd * g).reshape(out.shape)
         return out, gamma_grad, beta_grad
@@ -493,17 +497,14 @@ class NormGradients:
         x, g = (a.reshape(shape).astype(np.float64) for a in (x, g))
         weight = 1.0 if gamma is None else gamma.astype(np.float64).reshape(*shape[1:3], 1)
         rows = (2, 3)
-        if x.size:
-            xhat = x - x.mean(rows, keepdims=True) if centre else x
-            rstd = 1 / np.sqrt((xhat * xhat).mean(rows, keepdims=True) + epsilon)
-            xhat = xhat * rstd
-            h = g * weight
-            x_grad = h - xhat * (h * xhat).mean(rows, keepdims=True)
-            if centre:
-                x_grad -= h.mean(rows, keepdims=True)
-            out[...] = (rstd * x_grad).reshape(out.shape)
-        else:
-            xhat = x
+        xhat = x - x.mean(rows, keepdims=True) if centre else x
+        rstd = 1 / np.sqrt((xhat * xhat).mean(rows, keepdims=True) + epsilon)
+        xhat = xhat * rstd
+        h = g * weight
+        x_grad = h - xhat * (h * xhat).mean(rows, keepdims=True)
+        if centre:
+            x_grad -= h.mean(rows, keepdims=True)
+        out[...] = (rstd * x_grad).reshape(out.shape)
         gamma_grad[...] = (g * xhat).sum((0, 3)).reshape(-1)
         beta_grad[...] = g.sum((0, 3)).reshape(-1)
         return out, gamma_grad, beta_grad
