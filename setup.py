@@ -8,6 +8,7 @@ CPUOPS_ONLY         names of kernels to compile, for quick work ("matmul,conv");
 import copy
 import os
 import platform
+import re
 import subprocess
 import sys
 import tempfile
@@ -60,16 +61,28 @@ def march(level):
     return [] if level == "base" else [f"-march=x86-64-{level}"]
 
 
+def headers_of(path):
+    """The headers of this package that a source is made of, however indirectly."""
+    found, left = set(), [path]
+    while left:
+        text = left.pop().read_text(encoding="utf-8")
+        names = re.findall(r'(?m)^\s*(?:#\s*(?:include|define REAL_BODY)|cdef extern from) "([\w.]+)"', text)
+        names += [f"{n}.pxd" for n in re.findall(r"from cpuops\._kernels\.(\w+) cimport", text)]
+        new = {KERNELS / n for n in names} - found
+        found |= new
+        left += [p for p in new if p.exists()]
+    return sorted(str(p) for p in found if p.exists())
+
+
 def extensions():
     """The extensions to cythonize (one a source) and, of the kernels among them, the levels to compile."""
     only = {n for n in os.environ.get("CPUOPS_ONLY", "").split(",") if n}
-    headers = [str(p) for pattern in ("*.h", "*.pxd") for p in sorted(KERNELS.glob(pattern))]
     once = [Path("cpuops") / f"{n}.pyx" for n in ("_memory", "_omp", "_operand")] + [KERNELS / "cpuid.pyx"]
     each_level = sorted(set(KERNELS.glob("*.pyx")) - set(once))
 
     def extension(path):
         name = ".".join(path.with_suffix("").parts)
-        return Extension(name, [str(path)], include_dirs=[np.get_include(), str(KERNELS)], define_macros=MACROS, depends=headers)
+        return Extension(name, [str(path)], include_dirs=[np.get_include(), str(KERNELS)], define_macros=MACROS, depends=headers_of(path))
 
     def wanted(path):
         return path.exists() and (not only or path.stem in only)
