@@ -35,9 +35,9 @@ cdef extern from "conv.h" nogil:
         size_t scratch_bytes
         Py_ssize_t jobs
         int poisoned
-    ctypedef struct conv_weights_f32:
+    ctypedef struct conv_plain_f32:
         pass
-    ctypedef struct conv_weights_f64:
+    ctypedef struct conv_plain_f64:
         pass
     ctypedef struct conv_depthwise:
         size_t scratch_bytes
@@ -65,6 +65,7 @@ cdef extern from "conv.h" nogil:
     conv_call conv_some_groups(const conv_call *call, int of_weights, Py_ssize_t first, Py_ssize_t count, conv_job *j) noexcept
 
     # paths
+    Py_ssize_t CONV_PARTIAL_BYTES
     int CONV_DIRECT, CONV_PRODUCT, CONV_LANES, CONV_OUTER, CONV_DEPTHWISE
     int conv_forward_path(const conv_job *j, Py_ssize_t size) noexcept
     int conv_weight_path(const conv_job *j, Py_ssize_t size) noexcept
@@ -80,19 +81,19 @@ cdef extern from "conv.h" nogil:
     Py_ssize_t conv_outer_sums(const conv_outer *d) noexcept
     void conv_plan_product(const conv_call *call, int of_weights, conv_product *p) noexcept
     void conv_product_scratch(conv_product *p, void *scratch) noexcept
-    void conv_product_job_f32(conv_product *p, Py_ssize_t i, conv_weights_f32 *a, gemm_job_f32 *job) noexcept
-    void conv_product_job_f64(conv_product *p, Py_ssize_t i, conv_weights_f64 *a, gemm_job_f64 *job) noexcept
-    void conv_plan_depthwise(const conv_call *call, conv_depthwise *d) noexcept
+    void conv_product_job_f32(conv_product *p, Py_ssize_t i, conv_plain_f32 *a, gemm_job_f32 *job) noexcept
+    void conv_product_job_f64(conv_product *p, Py_ssize_t i, conv_plain_f64 *a, gemm_job_f64 *job) noexcept
+    void conv_plan_depthwise(const conv_call *call, int of_weights, Py_ssize_t most_bytes, conv_depthwise *d) noexcept
     void conv_plan_bias(conv_bias *d) noexcept
 
     # tasks: (context, index)
     void conv_masked(void *call, Py_ssize_t unit) noexcept
     void conv_masked_weight(void *call, Py_ssize_t unit) noexcept
     void conv_direct_pack(void *direct, Py_ssize_t group) noexcept
-    void conv_direct_slot(void *direct, Py_ssize_t slot) noexcept
-    void conv_lanes_slot(void *lanes, Py_ssize_t slot) noexcept
+    void conv_direct_worker(void *direct, Py_ssize_t i) noexcept
+    void conv_lanes_worker(void *lanes, Py_ssize_t i) noexcept
     void conv_lanes_sum(void *lanes, Py_ssize_t output) noexcept
-    void conv_outer_slot(void *outer, Py_ssize_t slot) noexcept
+    void conv_outer_worker(void *outer, Py_ssize_t i) noexcept
     void conv_outer_sum(void *outer, Py_ssize_t i) noexcept
     void conv_depthwise_row(void *depthwise, Py_ssize_t row) noexcept
     void conv_depthwise_piece(void *depthwise, Py_ssize_t piece) noexcept
@@ -121,11 +122,12 @@ cdef int read_geometry(object geometry, conv_job *j) except -1:
     for a in range(3):
         size[a], kernel[a], output[a] = geometry[5][a], geometry[6][a], geometry[7][a]
         stride[a], dilation[a], before[a] = geometry[8][a], geometry[9][a], geometry[10][a]
-    conv_forward_job(j, geometry[0], geometry[1], geometry[2], geometry[3], geometry[4], size, kernel, output, stride, dilation, before)
+    conv_forward_job(j, geometry[0], geometry[1], geometry[2], geometry[3], geometry[4], size, kernel, output, stride, dilation,
+                     before)
     return 0
 
 
-# ---------------------------------------------------------------- the paths; each returns whether padding met a NaN or an infinity
+# ---------------------------------------------------------------- the paths; each returns whether padding may have met a NaN
 
 
 cdef bint direct(conv_call *call, int num_threads) except -1:
@@ -138,15 +140,15 @@ cdef bint direct(conv_call *call, int num_threads) except -1:
         conv_direct_scratch(&d, memory.ptr)
         each(conv_direct_pack, &d, call.job.groups * d.panels, num_threads)
         if not (d.poisoned and conv_padded(call.job)):
-            each(conv_direct_slot, &d, d.workers, num_threads)
+            each(conv_direct_worker, &d, d.workers, num_threads)
     return d.poisoned and conv_padded(call.job)
 
 
 cdef bint product(conv_call *call, bint of_weights, int num_threads) except -1:
     """One product of gemm.h after the other, parallel as these are."""
     cdef conv_product p
-    cdef conv_weights_f32 a_f32
-    cdef conv_weights_f64 a_f64
+    cdef conv_plain_f32 a_f32
+    cdef conv_plain_f64 a_f64
     cdef gemm_job_f32 job_f32
     cdef gemm_job_f64 job_f64
     cdef Block tables, memory
@@ -176,8 +178,8 @@ cdef bint depthwise(conv_call *call, bint of_weights, int num_threads) except -1
     """Forward: parallel over output rows. Weight gradient: over pieces of them, which are then added in order."""
     cdef conv_depthwise d
     cdef Block memory
-    conv_plan_depthwise(call, &d)
-    memory = scratch(d.scratch_bytes if of_weights else 0)
+    conv_plan_depthwise(call, of_weights, CONV_PARTIAL_BYTES, &d)
+    memory = scratch(d.scratch_bytes)
     d.partial = <double *> memory.ptr
     with nogil:
         if of_weights:
@@ -196,7 +198,7 @@ cdef bint lanes(conv_call *call, int num_threads) except -1:
     memory = scratch(d.scratch_bytes)
     with nogil:
         conv_lanes_scratch(&d, memory.ptr)
-        each(conv_lanes_slot, &d, d.workers, num_threads)
+        each(conv_lanes_worker, &d, d.workers, num_threads)
         each(conv_lanes_sum, &d, call.job.groups * call.job.outputs, num_threads)
     return d.poisoned
 
@@ -209,16 +211,12 @@ cdef bint outer(conv_call *call, int num_threads) except -1:
     memory = scratch(d.scratch_bytes)
     with nogil:
         conv_outer_scratch(&d, memory.ptr)
-        each(conv_outer_slot, &d, d.workers, num_threads)
+        each(conv_outer_worker, &d, d.workers, num_threads)
         each(conv_outer_sum, &d, conv_outer_sums(&d), num_threads)
     return d.poisoned
 
 
 # ---------------------------------------------------------------- one job
-
-
-import os
-cdef int PATH = int(os.environ.get('CONV_PATH', '-1'))
 
 
 cdef int run(conv_call *whole, bint of_weights, int num_threads) except -1:
@@ -232,8 +230,6 @@ cdef int run(conv_call *whole, bint of_weights, int num_threads) except -1:
     conv_simplify(&simple)
     whole.job = &simple
     path = conv_weight_path(&simple, size) if of_weights else conv_forward_path(&simple, size)
-    if PATH >= 0 and path != CONV_DEPTHWISE:
-        path = PATH if of_weights else PATH & 1
     at_once = conv_groups_at_once(&simple, path, size)
     for group in range(0, simple.groups, at_once):
         call = conv_some_groups(whole, of_weights, group, at_once, &some)

@@ -1,5 +1,4 @@
-/* conv_depthwise_real.h: one channel a group, channels last (see conv.h), for one scalar type. Groups are lanes; padding is
- * skipped. */
+/* conv_depthwise_real.h: the body of conv_depthwise.h for one scalar type. */
 
 /* nv vectors of groups at one position: bias + sum over the taps that meet the input */
 INLINE void FN(conv_depthwise_cell)(const int nv, ptrdiff_t lanes, const real *const *in, const real *const *w, ptrdiff_t taps,
@@ -21,7 +20,8 @@ FUNC void FN(conv_depthwise_row)(const conv_depthwise *d, ptrdiff_t unit)
 {
     const conv_job *j = d->call.job;
     const ptrdiff_t y = conv_split(&unit, j->out[1]), z = conv_split(&unit, j->out[0]), b = unit, groups = j->groups;
-    const real *in = (const real *)d->call.in + b * j->in_batch, *w = (const real *)d->call.w, *bias = (const real *)d->call.bias;
+    const real *in = (const real *)d->call.in + b * j->in_batch;
+    const real *w = (const real *)d->call.w, *bias = (const real *)d->call.bias;
     real *out = (real *)d->call.out + b * j->out_batch + z * j->out_axis[0] + y * j->out_axis[1];
     const real *cell[CONV_DEPTHWISE_TAPS], *weight[CONV_DEPTHWISE_TAPS];
     for (ptrdiff_t x = 0; x < j->out[2]; x++, out += j->out_axis[2]) {
@@ -48,8 +48,8 @@ FUNC void FN(conv_depthwise_row)(const conv_depthwise *d, ptrdiff_t unit)
 }
 
 /* sum[g] += products of n gradients and cells of nv vectors of groups */
-INLINE void FN(conv_depthwise_dot)(const int nv, ptrdiff_t lanes, const real *grad, ptrdiff_t grad_step, const real *in, ptrdiff_t in_step,
-                                   ptrdiff_t n, double *sum)
+INLINE void FN(conv_depthwise_dot)(const int nv, ptrdiff_t lanes, const real *grad, ptrdiff_t grad_step, const real *in,
+                                   ptrdiff_t in_step, ptrdiff_t n, double *sum)
 {
     vec s[4] = {vzero(), vzero(), vzero(), vzero()};
     real t[LANES];
@@ -84,7 +84,8 @@ FUNC void FN(conv_depthwise_piece)(const conv_depthwise *d, ptrdiff_t piece)
                 continue;
             const real *in = (const real *)d->call.in + b * j->in_batch + iz * j->in_axis[0] + iy * j->in_axis[1] +
                              (ix + first * j->step[2]) * j->in_axis[2];
-            const real *grad = (const real *)d->call.w + b * j->out_batch + z * j->out_axis[0] + y * j->out_axis[1] + first * gs;
+            const real *grad = (const real *)d->call.w + b * j->out_batch + z * j->out_axis[0] + y * j->out_axis[1];
+            grad += first * gs;
             double *to = sum + t * groups;
             ptrdiff_t g = 0;
             for (; g + 4 * LANES <= groups; g += 4 * LANES)

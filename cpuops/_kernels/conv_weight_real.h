@@ -1,4 +1,6 @@
-/* conv_weight_real.h: the weight gradient (see conv.h) for one scalar type. */
+/* conv_weight_real.h: the body of conv_weight.h for one scalar type. */
+
+/* ---- lanes ---- */
 
 /* sum[m*ld + n] += the products of gradient row m and the cells from row[n], vector by vector; nm and nn are constants
  * after inlining */
@@ -59,8 +61,8 @@ static const FN(conv_lanes_function) FN(conv_lanes_tiles)[9][3] __attribute__((u
 #undef X
 
 /* gradient rows of nm output channels in a region, as far apart as the band's; 0 between them */
-FUNC void FN(conv_fill_grad)(const conv_job *j, const conv_band *p, ptrdiff_t plane, const real *grad, ptrdiff_t nm, ptrdiff_t rows,
-                             ptrdiff_t cols, real *to)
+FUNC void FN(conv_fill_grad)(const conv_job *j, const conv_band *p, ptrdiff_t plane, const real *grad, ptrdiff_t nm,
+                             ptrdiff_t rows, ptrdiff_t cols, real *to)
 {
     for (ptrdiff_t m = 0; m < nm; m++, to += plane) {
         FN(conv_zero)(to, plane);
@@ -79,18 +81,16 @@ FUNC void FN(conv_lanes_unit)(const conv_lanes *d, ptrdiff_t unit, vec *sum, rea
     const ptrdiff_t taps = conv_taps(j), terms = j->channels * taps;
     for (ptrdiff_t i = 0; i < nm * terms; i++)
         sum[i] = vzero();
-    for (ptrdiff_t region = conv_part(d->regions, d->pieces, piece); region < conv_part(d->regions, d->pieces, piece + 1); region++) {
-        ptrdiff_t b = region;
-        const ptrdiff_t x0 = conv_split(&b, p->regions_x) * p->cols, cols = conv_min(p->cols, j->out[2] - x0);
-        const ptrdiff_t y0 = conv_split(&b, p->regions_y) * p->rows, rows = conv_min(p->rows, j->out[1] - y0);
-        const ptrdiff_t z = conv_split(&b, j->out[0]);
-        const real *in = (const real *)d->call.in + b * j->in_batch + g * j->in_group;
-        const real *out = (const real *)d->call.w + b * j->out_batch + g * j->out_group + m0 * j->out_channel + z * j->out_axis[0] +
-                          y0 * j->out_axis[1] + x0 * j->out_axis[2];
-        FN(conv_fill_grad)(j, p, d->grad_plane, out, nm, rows, cols, grad);
+    const ptrdiff_t last = conv_part(d->regions, d->pieces, piece + 1);
+    for (ptrdiff_t region = conv_part(d->regions, d->pieces, piece); region < last; region++) {
+        const conv_region r = conv_find_region(j, p, region);
+        const real *in = (const real *)d->call.in + r.image * j->in_batch + g * j->in_group;
+        const real *out = (const real *)d->call.w + r.image * j->out_batch + g * j->out_group + m0 * j->out_channel +
+                          conv_region_start(j, &r);
+        FN(conv_fill_grad)(j, p, d->grad_plane, out, nm, r.rows, r.cols, grad);
         for (ptrdiff_t c0 = 0; c0 < j->channels; c0 += p->chunk) {
             const ptrdiff_t nc = conv_min(p->chunk, j->channels - c0), tiles = conv_ceil(nc * taps, CONV_LANES_N);
-            FN(conv_fill_band)(j, p, in, c0, nc, z, y0, rows, x0, band);
+            FN(conv_fill_band)(j, p, in, c0, nc, &r, band);
             for (ptrdiff_t m = 0; m < nm;) {
                 const ptrdiff_t h = conv_min(CONV_LANES_M, nm - m);
                 for (ptrdiff_t i = 0; i < tiles; i++) {
@@ -101,7 +101,8 @@ FUNC void FN(conv_lanes_unit)(const conv_lanes *d, ptrdiff_t unit, vec *sum, rea
                         if (++tap == taps)
                             tap = 0, cells += p->channel;
                     }
-                    FN(conv_lanes_tiles)[n1 - n0 - 1][h - 1](grad + m * d->grad_plane, d->grad_plane, row, (rows - 1) * p->row + cols,
+                    FN(conv_lanes_tiles)[n1 - n0 - 1][h - 1](grad + m * d->grad_plane, d->grad_plane, row,
+                                                             (r.rows - 1) * p->row + r.cols,
                                                              sum + m * terms + c0 * taps + n0, terms);
                 }
                 m += h;
@@ -113,12 +114,12 @@ FUNC void FN(conv_lanes_unit)(const conv_lanes *d, ptrdiff_t unit, vec *sum, rea
         partial[i] = vhsum(sum[i]);
 }
 
-FUNC void FN(conv_lanes_slot)(conv_lanes *d, ptrdiff_t slot)
+FUNC void FN(conv_lanes_worker)(conv_lanes *d, ptrdiff_t i)
 {
-    char *mine = d->slots + (size_t)slot * d->slot_bytes;
+    char *mine = d->memory + (size_t)i * d->worker_bytes;
     vec *sum = (vec *)mine;
-    real *band = (real *)(mine + (size_t)(conv_lanes_outputs(d) * d->call.job->channels * conv_taps(d->call.job)) * SIMD_BYTES);
-    real *grad = (real *)((char *)band + conv_round64((size_t)d->band.cells * sizeof(real)));
+    real *band = (real *)(mine + conv_lanes_sums(d));
+    real *grad = (real *)((char *)band + conv_round64(d->band.cells * (ptrdiff_t)sizeof(real)));
     for (;;) {
         const ptrdiff_t unit = __atomic_fetch_add(&d->next, 1, __ATOMIC_RELAXED);
         if (unit >= d->units)
@@ -131,9 +132,9 @@ FUNC void FN(conv_lanes_slot)(conv_lanes *d, ptrdiff_t slot)
 FUNC void FN(conv_lanes_sum)(conv_lanes *d, ptrdiff_t i)
 {
     const conv_job *j = d->call.job;
-    const real *partial = (const real *)d->partial + i * j->channels * conv_taps(j);
+    const real *partial = (const real *)d->partial + i * conv_terms(j);
     real *out = (real *)d->call.out + i / j->outputs * j->w_group + i % j->outputs * j->w_output;
-    const ptrdiff_t step = j->groups * j->outputs * j->channels * conv_taps(j);
+    const ptrdiff_t step = j->groups * j->outputs * conv_terms(j);
     double bad = 0;
     for (ptrdiff_t c = 0; c < j->channels; c++)
         for (ptrdiff_t z = 0; z < j->kernel[0]; z++)
@@ -149,11 +150,12 @@ FUNC void FN(conv_lanes_sum)(conv_lanes *d, ptrdiff_t i)
         __atomic_store_n(&d->poisoned, 1, __ATOMIC_RELAXED);
 }
 
-/* ---- output channels in lanes ---- */
+/* ---- outer ---- */
 
 /* sum[r][v] += cells row[r][k] times gradients b[k][v], k over `count` cells of each of `lines` lines of the band, which lie
  * `apart`; rows and nv are constants after inlining */
-INLINE void FN(conv_outer_tile)(const int rows, const int nv, ptrdiff_t lines, ptrdiff_t apart, ptrdiff_t count, const real *const *row,
+INLINE void FN(conv_outer_tile)(const int rows, const int nv, ptrdiff_t lines, ptrdiff_t apart, ptrdiff_t count,
+                                const real *const *row,
                                 const real *b, real *sum)
 {
     vec s[24];
@@ -186,11 +188,11 @@ INLINE void FN(conv_outer_tile)(const int rows, const int nv, ptrdiff_t lines, p
 #define CONV_OUTER_ARGS                                                                                                  \
     ptrdiff_t lines, ptrdiff_t apart, ptrdiff_t count, const real *const *row, const real *b, real *sum
 #define CONV_OUTER_EACH(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
-#define CONV_OUTER_ONE(n, nv)                                                                                           \
-    FUNC void FN(conv_outer_tile_##nv##_##n)(CONV_OUTER_ARGS)                                                           \
-    {                                                                                                                   \
-        FN(conv_outer_tile)(nv <= CONV_OUTER_VECTORS && n <= CONV_OUTER_ROWS(nv) ? n : 1, nv <= CONV_OUTER_VECTORS ? nv : 1, lines, apart, count, \
-                            row, b, sum);                                                                                \
+#define CONV_OUTER_ONE(n, nv)                                                                                            \
+    FUNC void FN(conv_outer_tile_##nv##_##n)(CONV_OUTER_ARGS)                                                            \
+    {                                                                                                                    \
+        FN(conv_outer_tile)(nv <= CONV_OUTER_VECTORS && n <= CONV_OUTER_ROWS(nv) ? n : 1,                                \
+                            nv <= CONV_OUTER_VECTORS ? nv : 1, lines, apart, count, row, b, sum);                        \
     }
 #define X(n) CONV_OUTER_ONE(n, 1) CONV_OUTER_ONE(n, 2) CONV_OUTER_ONE(n, 3) CONV_OUTER_ONE(n, 4)
 CONV_OUTER_EACH(X)
@@ -237,27 +239,25 @@ FUNC void FN(conv_outer_unit)(const conv_outer *d, ptrdiff_t unit, real *band, r
     real *sum = (real *)d->partial + (piece * j->groups + g) * d->panels * terms * d->width;
     for (ptrdiff_t i = 0; i < d->panels; i++)
         FN(conv_zero)(sum + (i * terms + first * taps) * d->width, (end - first) * taps * d->width);
-    for (ptrdiff_t region = conv_part(d->regions, d->pieces, piece); region < conv_part(d->regions, d->pieces, piece + 1); region++) {
-        ptrdiff_t b = region;
-        const ptrdiff_t x0 = conv_split(&b, p->regions_x) * p->cols, cols = conv_min(p->cols, j->out[2] - x0);
-        const ptrdiff_t y0 = conv_split(&b, p->regions_y) * p->rows, rows = conv_min(p->rows, j->out[1] - y0);
-        const ptrdiff_t z = conv_split(&b, j->out[0]), lines = conv_max(1, block / cols);
-        const real *in = (const real *)d->call.in + b * j->in_batch + g * j->in_group;
-        const real *out = (const real *)d->call.w + b * j->out_batch + g * j->out_group + z * j->out_axis[0] + y0 * j->out_axis[1] +
-                          x0 * j->out_axis[2];
-        FN(conv_transpose_grad)(d, out, rows, cols, grad);
+    const ptrdiff_t last = conv_part(d->regions, d->pieces, piece + 1);
+    for (ptrdiff_t region = conv_part(d->regions, d->pieces, piece); region < last; region++) {
+        const conv_region r = conv_find_region(j, p, region);
+        const real *in = (const real *)d->call.in + r.image * j->in_batch + g * j->in_group;
+        const real *out = (const real *)d->call.w + r.image * j->out_batch + g * j->out_group + conv_region_start(j, &r);
+        const ptrdiff_t lines = conv_max(1, block / r.cols);
+        FN(conv_transpose_grad)(d, out, r.rows, r.cols, grad);
         const ptrdiff_t chunk = d->in_place ? end - first : p->chunk;
         for (ptrdiff_t c0 = first; c0 < end; c0 += chunk) {
             const ptrdiff_t nc = conv_min(chunk, end - c0), tiles = conv_ceil(nc * taps, height);
             const real *from = band;
             ptrdiff_t channel = p->channel;
             if (d->in_place) {
-                from = in + c0 * j->in_channel + z * j->in_axis[0] + x0;
+                from = in + c0 * j->in_channel + r.z * j->in_axis[0] + r.x;
                 channel = j->in_channel;
             } else
-                FN(conv_fill_band)(j, p, in, c0, nc, z, y0, rows, x0, band);
-            for (ptrdiff_t y = 0; y < rows; y += lines)
-                for (ptrdiff_t x = 0; x < cols; x += block)
+                FN(conv_fill_band)(j, p, in, c0, nc, &r, band);
+            for (ptrdiff_t y = 0; y < r.rows; y += lines)
+                for (ptrdiff_t x = 0; x < r.cols; x += block)
                     for (ptrdiff_t i = 0; i < d->panels; i++)
                         for (ptrdiff_t t = 0; t < tiles; t++) {
                             const ptrdiff_t n0 = conv_part(nc * taps, tiles, t), n1 = conv_part(nc * taps, tiles, t + 1);
@@ -267,18 +267,19 @@ FUNC void FN(conv_outer_unit)(const conv_outer *d, ptrdiff_t unit, real *band, r
                                 if (++tap == taps)
                                     tap = 0, cells += channel;
                             }
-                            FN(conv_outer_tiles)[n1 - n0 - 1][d->vectors - 1](conv_min(lines, rows - y), p->row, conv_min(block, cols - x), row,
-                                                                              grad + (i * rows * cols + y * cols + x) * d->width,
-                                                                              sum + (i * terms + c0 * taps + n0) * d->width);
+                            FN(conv_outer_tiles)[n1 - n0 - 1][d->vectors - 1](
+                                conv_min(lines, r.rows - y), p->row, conv_min(block, r.cols - x), row,
+                                grad + (i * r.rows * r.cols + y * r.cols + x) * d->width,
+                                    sum + (i * terms + c0 * taps + n0) * d->width);
                         }
         }
     }
 }
 
-FUNC void FN(conv_outer_slot)(conv_outer *d, ptrdiff_t slot)
+FUNC void FN(conv_outer_worker)(conv_outer *d, ptrdiff_t i)
 {
-    char *mine = d->slots + (size_t)slot * d->slot_bytes;
-    real *band = (real *)mine, *grad = (real *)(mine + conv_round64((size_t)d->band.cells * sizeof(real)));
+    char *mine = d->memory + (size_t)i * d->worker_bytes;
+    real *band = (real *)mine, *grad = (real *)(mine + conv_round64(d->band.cells * (ptrdiff_t)sizeof(real)));
     for (;;) {
         const ptrdiff_t unit = __atomic_fetch_add(&d->next, 1, __ATOMIC_RELAXED);
         if (unit >= d->units)
@@ -291,8 +292,9 @@ FUNC void FN(conv_outer_slot)(conv_outer *d, ptrdiff_t slot)
 FUNC void FN(conv_outer_sum)(conv_outer *d, ptrdiff_t i)
 {
     const conv_job *j = d->call.job;
-    const ptrdiff_t terms = j->channels * conv_taps(j), all = j->groups * d->panels * terms * d->width;
-    const ptrdiff_t first = conv_split(&i, conv_ceil(terms, CONV_SUM_TERMS)) * CONV_SUM_TERMS, n = conv_min(CONV_SUM_TERMS, terms - first);
+    const ptrdiff_t terms = conv_terms(j), all = conv_outer_set(d);
+    const ptrdiff_t first = conv_split(&i, conv_ceil(terms, CONV_SUM_TERMS)) * CONV_SUM_TERMS, n = conv_min(CONV_SUM_TERMS,
+                                                                                                            terms - first);
     const ptrdiff_t panel = conv_split(&i, d->panels), g = i, m0 = panel * d->width, nm = conv_min(d->width, j->outputs - m0);
     const real *partial = (const real *)d->partial + ((g * d->panels + panel) * terms + first) * d->width;
     real *out = (real *)d->call.out + g * j->w_group + m0 * j->w_output, sum[CONV_SUM_TERMS][4 * LANES];
@@ -306,8 +308,10 @@ FUNC void FN(conv_outer_sum)(conv_outer *d, ptrdiff_t i)
             wstore(&sum[t][v], s);
         }
         ptrdiff_t rest = first + t;
-        to[t] = conv_split(&rest, j->kernel[2]) * j->w_axis[2] + conv_split(&rest, j->kernel[1]) * j->w_axis[1];
-        to[t] += conv_split(&rest, j->kernel[0]) * j->w_axis[0] + rest * j->w_channel;
+        to[t] = conv_split(&rest, j->kernel[2]) * j->w_axis[2];
+        to[t] += conv_split(&rest, j->kernel[1]) * j->w_axis[1];
+        to[t] += conv_split(&rest, j->kernel[0]) * j->w_axis[0];
+        to[t] += rest * j->w_channel;
     }
     for (ptrdiff_t m = 0; m < nm; m++)
         for (ptrdiff_t t = 0; t < n; t++) {

@@ -66,11 +66,11 @@ INLINE ptrdiff_t smaller(ptrdiff_t a, ptrdiff_t b) { return a < b ? a : b; }
 INLINE ptrdiff_t larger(ptrdiff_t a, ptrdiff_t b) { return a > b ? a : b; }
 INLINE ptrdiff_t blocks_for(ptrdiff_t n, ptrdiff_t size) { return (n + size - 1) / size; }
 
-/* n in at most `most` blocks of at least `size` */
+/* n in at most `most` blocks of at least `size`, and at least one, which may be empty */
 static void cut_parts(norm_plan *p, ptrdiff_t n, ptrdiff_t size, ptrdiff_t most)
 {
     p->part = larger(larger(size, 1), blocks_for(n, larger(most, 1)));
-    p->parts = blocks_for(n, p->part);
+    p->parts = larger(1, blocks_for(n, p->part));
 }
 
 /* a mean as hi + lo of the operand's type, and 1 / sqrt(variance + epsilon) */

@@ -469,7 +469,7 @@ static void FN(rows_backward_cut)(norm_plan *p)
     ptrdiff_t step = all + LANES_f32, most = p->columnwise ? p->batch : smaller(MOST_PARTS, PARTIAL_SUMS / (2 * step));
     cut_parts(p, p->batch, BLOCK_CELLS / larger(p->groups * n, 1), most);
     p->part = (p->part + 3) / 4 * 4; /* rows are differentiated four at a time */
-    p->parts = blocks_for(p->batch, p->part);
+    p->parts = larger(1, blocks_for(p->batch, p->part));
     /* sums of each part, or statistics of each row; sums of each channel of the row at hand; spread parameters */
     p->sums = (p->columnwise ? 3 * p->batch * p->groups : 2 * p->parts * step);
     p->bytes = sizeof(double) * (size_t)(p->sums + 2 * p->parts * p->groups * p->channels + cells);

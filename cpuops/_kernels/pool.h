@@ -172,7 +172,8 @@ static void plan_tiles(pool_plan *p, ptrdiff_t cells, ptrdiff_t chunk)
     const pool_axis *w = &p->w;
     cut_channels(p, chunk);
     /* a maximum's place in its window is an int32 beside float32 */
-    double span = ((double)(widest(&p->d) * p->d.dilation) * (double)p->h.in + (double)(widest(&p->h) * p->h.dilation) + 1) * (double)w->in;
+    double span = ((double)((widest(&p->d) - 1) * p->d.dilation) * (double)p->h.in + (double)((widest(&p->h) - 1) * p->h.dilation)) * (double)w->in +
+                  (double)reach(w);
     p->segments = w->kernel == 0 || reach(w) > MOST_LINE / 2 / p->chunk || span > INT32_MAX ||
                   (p->channels == 1 && w->out < 8 && w->kernel >= 16);
     ptrdiff_t rows = widest(&p->d) * widest(&p->h);

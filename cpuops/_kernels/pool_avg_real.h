@@ -207,6 +207,13 @@ static FN(avg_scratch) FN(avg_scratch_of)(const pool_plan *p, void *memory)
     return s;
 }
 
+/* what full vectors touch behind n cells: whatever stands in recycled memory could be subnormal, which costs a hundred cycles */
+static void FN(clean_behind)(double *cells, ptrdiff_t n)
+{
+    for (ptrdiff_t i = n; i < n + WLANES; i++)
+        cells[i] = -0.0;
+}
+
 static void FN(pad_with_nothing)(const pool_plan *p, const FN(avg_scratch) *s, ptrdiff_t lo, ptrdiff_t hi, ptrdiff_t n)
 {
     for (ptrdiff_t i = lo; i < hi; i++)
@@ -224,6 +231,8 @@ static void FN(avg_tile)(const pool_plan *p, const pool_tile *t, const FN(avg_sc
     if (!p->segments && !p->direct) {
         FN(pad_with_nothing)(p, s, 0, t->lo, t->channels);
         FN(pad_with_nothing)(p, s, t->hi, t->span, t->channels);
+        for (ptrdiff_t f = 0; f < p->phases; f++)
+            FN(clean_behind)(s->phases + f * p->phase, (t->span + p->phases - 1 - f) / p->phases * t->channels);
     }
 }
 
@@ -234,6 +243,7 @@ static void FN(avg_scales)(const pool_plan *p, const pool_tile *t, const FN(avg_
         for (ptrdiff_t c = 0; c < t->channels; c++)
             s->scale[o * t->channels + c] = scale;
     }
+    FN(clean_behind)(s->scale, t->outputs * t->channels);
 }
 
 static void FN(avg_row_segments)(const pool_plan *p, const pool_tile *t, const FN(avg_scratch) *s, FN(avg_rows) *r, const real *row, real *out)
@@ -384,6 +394,7 @@ static void FN(column_weights)(const pool_plan *p, const FN(back_scratch) *s, pt
         for (ptrdiff_t c = 0; c < channels; c++)
             s->weight[i * channels + c] = 1 / columns_counted(p, w);
     }
+    FN(clean_behind)(s->weight, n * channels);
 }
 
 static FN(back_tile) FN(back_tile_of)(const pool_plan *p, FN(back_scratch) *s, ptrdiff_t tile)
@@ -415,6 +426,7 @@ static FN(back_tile) FN(back_tile_of)(const pool_plan *p, FN(back_scratch) *s, p
     t.to = most(t.from, least(w->out, t.q + t.qs));
     FN(column_weights)(p, s, t.channels, t.from, t.to - t.from);
     memset(s->back, 0, (size_t)((t.qs + t.far) * t.channels) * sizeof(double));
+    FN(clean_behind)(s->back, (t.qs + t.far) * t.channels);
     for (ptrdiff_t f = 0; f < p->phases; f++) {
         s->starts[f] = at;
         for (ptrdiff_t k = 0; k < w->kernel; k++)
@@ -637,6 +649,8 @@ FUNC void FN(avg_pool_backward)(const pool_plan *p, ptrdiff_t lo, ptrdiff_t hi, 
     ptrdiff_t all = p->channels;
     pool_cursor at = cursor_at(p, lo, p->d.in, p->h.in);
     FN(back_tile) t = FN(back_tile_of)(p, &s, at.tile);
+    if (p->segments)
+        FN(clean_behind)(s.back, p->back * p->chunk);
     for (ptrdiff_t u = lo; u < hi; u++) {
         const real *g = (const real *)p->g + at.plane * cells_out(p) * all;
         real *out = (real *)p->out + (at.row * p->w.in + t.w) * all + t.c;

@@ -1,23 +1,17 @@
-/* conv_gemm_real.h: convolution as a product of gemm.h (see conv.h) for one scalar type: packers and stores. */
+/* conv_product_real.h: the body of conv_product.h for one scalar type: packers, stores, jobs. */
 
-/* ---- weights ---- */
+/* ---- the plain operand ---- */
 
 typedef struct {
     conv_product *product;
     FN(gemm_matrix) matrix;
-} FN(conv_weights);
+} FN(conv_plain);
 
-/* the weights of a group as a matrix [outputs][channels, taps], taps in the order of the memory */
-INLINE void FN(conv_weight_matrix)(const conv_product *p, ptrdiff_t group, FN(gemm_matrix) * x)
+/* weights that meet padding: noted when they are not finite */
+FUNC void FN(conv_pack_weights)(const void *ctx, ptrdiff_t i0, ptrdiff_t ni, ptrdiff_t k0, ptrdiff_t nk, real *panel,
+                                ptrdiff_t width)
 {
-    const conv_job *j = p->call.job;
-    x->p = (const real *)p->call.w + group * j->w_group + p->w_start;
-    x->rs = j->w_output, x->ks = p->w_step, x->inner = p->inner, x->table = p->w_table;
-}
-
-FUNC void FN(conv_pack_weights)(const void *ctx, ptrdiff_t i0, ptrdiff_t ni, ptrdiff_t k0, ptrdiff_t nk, real *panel, ptrdiff_t width)
-{
-    const FN(conv_weights) *x = (const FN(conv_weights) *)ctx;
+    const FN(conv_plain) *x = (const FN(conv_plain) *)ctx;
     FN(gemm_plain)(&x->matrix, i0, ni, k0, nk, panel, width);
     if (!FN(conv_finite)(panel, nk * width))
         __atomic_store_n(&x->product->poisoned, 1, __ATOMIC_RELAXED);
@@ -54,13 +48,15 @@ INLINE ptrdiff_t FN(conv_runs)(const conv_job *j, const real *in, ptrdiff_t i0, 
 }
 
 /* panel[k][column] = the cell that term k = (channel, tap) of the output cell reads, 0 over padding */
-FUNC void FN(conv_pack_patches)(const void *ctx, ptrdiff_t i0, ptrdiff_t ni, ptrdiff_t k0, ptrdiff_t nk, real *panel, ptrdiff_t width)
+FUNC void FN(conv_pack_patches)(const void *ctx, ptrdiff_t i0, ptrdiff_t ni, ptrdiff_t k0, ptrdiff_t nk, real *panel,
+                                ptrdiff_t width)
 {
     const conv_product *p = (const conv_product *)ctx;
     const conv_job *j = p->call.job;
     const ptrdiff_t taps = conv_taps(j);
     FN(conv_run) run[GEMM_NR];
-    const ptrdiff_t runs = FN(conv_runs)(j, (const real *)p->call.in + p->image * j->in_batch + p->group * j->in_group, i0, ni, run);
+    const real *in = (const real *)p->call.in + p->image * j->in_batch + p->group * j->in_group;
+    const ptrdiff_t runs = FN(conv_runs)(j, in, i0, ni, run);
     for (ptrdiff_t t = 0; t < taps; t++) {
         const ptrdiff_t c0 = conv_ceil(conv_max(k0 - t, 0), taps), c1 = k0 + nk > t ? conv_ceil(k0 + nk - t, taps) : 0;
         real *const row = panel + (c0 * taps + t - k0) * width;
@@ -76,7 +72,8 @@ FUNC void FN(conv_pack_patches)(const void *ctx, ptrdiff_t i0, ptrdiff_t ni, ptr
                     FN(conv_zero)(to, r->count);
                 continue;
             }
-            const real *from = r->in + c0 * j->in_channel + z * j->in_axis[0] + y * j->in_axis[1] + (x + first * j->step[2]) * j->in_axis[2];
+            const real *from = r->in + c0 * j->in_channel + z * j->in_axis[0] + y * j->in_axis[1];
+            from += (x + first * j->step[2]) * j->in_axis[2];
             const ptrdiff_t step = j->step[2] * j->in_axis[2], n = last - first + 1;
             if (n == r->count)
                 for (ptrdiff_t c = c0; c < c1; c++, to += taps * width, from += j->in_channel) {
@@ -100,8 +97,8 @@ FUNC void FN(conv_pack_patches)(const void *ctx, ptrdiff_t i0, ptrdiff_t ni, ptr
 }
 
 /* a tile of [outputs, positions] to the output */
-FUNC void FN(conv_store_product)(void *ctx, ptrdiff_t i0, ptrdiff_t ni, ptrdiff_t j0, ptrdiff_t nj, const real *tile, ptrdiff_t ld, int add,
-                                 int last)
+FUNC void FN(conv_store_product)(void *ctx, ptrdiff_t i0, ptrdiff_t ni, ptrdiff_t j0, ptrdiff_t nj, const real *tile,
+                                 ptrdiff_t ld, int add, int last)
 {
     const conv_product *p = (const conv_product *)ctx;
     const conv_job *j = p->call.job;
@@ -152,10 +149,9 @@ INLINE const real *FN(conv_at)(const conv_job *j, const FN(conv_cell) * c, const
     return c->in + z * j->in_axis[0] + y * j->in_axis[1] + x * j->in_axis[2];
 }
 
-#define CONV_PATCH_BLOCK 64 /* terms or positions: at most 8 KB of patches on the stack */
-
 /* panel[k][row] = the cell that term k = (tap, channel) of position i0 + row reads, 0 over padding */
-FUNC void FN(conv_pack_rows)(const void *ctx, ptrdiff_t i0, ptrdiff_t ni, ptrdiff_t k0, ptrdiff_t nk, real *panel, ptrdiff_t width)
+FUNC void FN(conv_pack_rows)(const void *ctx, ptrdiff_t i0, ptrdiff_t ni, ptrdiff_t k0, ptrdiff_t nk, real *panel,
+                             ptrdiff_t width)
 {
     const conv_product *p = (const conv_product *)ctx;
     const conv_job *j = p->call.job;
@@ -180,13 +176,14 @@ FUNC void FN(conv_pack_rows)(const void *ctx, ptrdiff_t i0, ptrdiff_t ni, ptrdif
         /* the last strip of LANES rows first: where width is no multiple of LANES its vectors end in the next row of the panel */
         for (ptrdiff_t k = 0; k < n; k += LANES)
             for (ptrdiff_t i = (width - 1) / LANES * LANES; i >= 0; i -= LANES)
-                FN(transpose_tile)(rows + i * CONV_PATCH_BLOCK + k, CONV_PATCH_BLOCK, ni - i, n - k, panel + (at + k) * width + i, width);
+                FN(transpose_tile)(rows + i * CONV_PATCH_BLOCK + k, CONV_PATCH_BLOCK, ni - i, n - k,
+                                   panel + (at + k) * width + i, width);
     }
 }
 
 /* a tile of [positions, outputs] to the output */
-FUNC void FN(conv_store_rows)(void *ctx, ptrdiff_t i0, ptrdiff_t ni, ptrdiff_t j0, ptrdiff_t nj, const real *tile, ptrdiff_t ld, int add,
-                              int last)
+FUNC void FN(conv_store_rows)(void *ctx, ptrdiff_t i0, ptrdiff_t ni, ptrdiff_t j0, ptrdiff_t nj, const real *tile,
+                              ptrdiff_t ld, int add, int last)
 {
     const conv_product *p = (const conv_product *)ctx;
     const conv_job *j = p->call.job;
@@ -195,13 +192,15 @@ FUNC void FN(conv_store_rows)(void *ctx, ptrdiff_t i0, ptrdiff_t ni, ptrdiff_t j
     for (ptrdiff_t i = 0; i < ni; i++) {
         const ptrdiff_t b = (i0 + i) / positions, cell = (i0 + i) % positions;
         const ptrdiff_t x = cell % j->out[2], y = cell / j->out[2] % j->out[1], z = cell / j->out[2] / j->out[1];
-        real *out = (real *)p->call.out + b * j->out_batch + p->group * j->out_group + z * j->out_axis[0] + y * j->out_axis[1] + x * j->out_axis[2];
+        real *out = (real *)p->call.out + b * j->out_batch + p->group * j->out_group;
+        out += z * j->out_axis[0] + y * j->out_axis[1] + x * j->out_axis[2];
         FN(conv_store_run)(tile + i * ld, out + j0 * j->out_channel, j->out_channel, nj, add);
     }
 }
 
 /* panel[k][row] = the cell that term i0 + row = (tap, channel) reads at position k (of all images), 0 over padding */
-FUNC void FN(conv_pack_term_rows)(const void *ctx, ptrdiff_t i0, ptrdiff_t ni, ptrdiff_t k0, ptrdiff_t nk, real *panel, ptrdiff_t width)
+FUNC void FN(conv_pack_term_rows)(const void *ctx, ptrdiff_t i0, ptrdiff_t ni, ptrdiff_t k0, ptrdiff_t nk, real *panel,
+                                  ptrdiff_t width)
 {
     const conv_product *p = (const conv_product *)ctx;
     const conv_job *j = p->call.job;
@@ -240,7 +239,8 @@ FUNC void FN(conv_pack_term_rows)(const void *ctx, ptrdiff_t i0, ptrdiff_t ni, p
 /* ---- the weight gradient: [outputs, batch and positions] x [batch and positions, terms] ---- */
 
 /* panel[k][column] = the cell that term i0 + column reads at position k (of all images), 0 over padding */
-FUNC void FN(conv_pack_terms)(const void *ctx, ptrdiff_t i0, ptrdiff_t ni, ptrdiff_t k0, ptrdiff_t nk, real *panel, ptrdiff_t width)
+FUNC void FN(conv_pack_terms)(const void *ctx, ptrdiff_t i0, ptrdiff_t ni, ptrdiff_t k0, ptrdiff_t nk, real *panel,
+                              ptrdiff_t width)
 {
     const conv_product *p = (const conv_product *)ctx;
     const conv_job *j = p->call.job;
@@ -263,7 +263,8 @@ FUNC void FN(conv_pack_terms)(const void *ctx, ptrdiff_t i0, ptrdiff_t ni, ptrdi
                 conv_inside(x, j->step[2], j->in[2], r->count, &first, &last);
                 if (z < 0 || z >= j->in[0] || y < 0 || y >= j->in[1] || last < first)
                     continue;
-                const real *from = r->in + channel + z * j->in_axis[0] + y * j->in_axis[1] + (x + first * j->step[2]) * j->in_axis[2];
+                const real *from = r->in + channel + z * j->in_axis[0] + y * j->in_axis[1];
+                from += (x + first * j->step[2]) * j->in_axis[2];
                 real *to = rows + i * CONV_PATCH_BLOCK + r->start + first;
                 for (ptrdiff_t k = i; k < ni; k += taps, from += j->in_channel, to += taps * CONV_PATCH_BLOCK)
                     FN(conv_copy_row)(to, from, step, last - first + 1);
@@ -271,7 +272,8 @@ FUNC void FN(conv_pack_terms)(const void *ctx, ptrdiff_t i0, ptrdiff_t ni, ptrdi
         }
         for (ptrdiff_t k = 0; k < n; k += LANES)
             for (ptrdiff_t i = 0; i < width; i += LANES)
-                FN(transpose_tile)(rows + i * CONV_PATCH_BLOCK + k, CONV_PATCH_BLOCK, ni - i, n - k, panel + (at + k) * width + i, width);
+                FN(transpose_tile)(rows + i * CONV_PATCH_BLOCK + k, CONV_PATCH_BLOCK, ni - i, n - k,
+                                   panel + (at + k) * width + i, width);
     }
 }
 
@@ -287,8 +289,8 @@ FUNC void FN(conv_check_weights)(void *ctx, real *c, ptrdiff_t ld, ptrdiff_t i0,
 }
 
 /* a tile of [outputs, terms] to the weight gradient */
-FUNC void FN(conv_store_weights)(void *ctx, ptrdiff_t i0, ptrdiff_t ni, ptrdiff_t j0, ptrdiff_t nj, const real *tile, ptrdiff_t ld, int add,
-                                 int last)
+FUNC void FN(conv_store_weights)(void *ctx, ptrdiff_t i0, ptrdiff_t ni, ptrdiff_t j0, ptrdiff_t nj, const real *tile,
+                                 ptrdiff_t ld, int add, int last)
 {
     conv_product *p = (conv_product *)ctx;
     const conv_job *j = p->call.job;
@@ -296,7 +298,8 @@ FUNC void FN(conv_store_weights)(void *ctx, ptrdiff_t i0, ptrdiff_t ni, ptrdiff_
     for (ptrdiff_t k = 0; k < nj; k++) {
         const ptrdiff_t term = j0 + k, x = term % j->kernel[2], y = term / j->kernel[2] % j->kernel[1];
         const ptrdiff_t z = term / j->kernel[2] / j->kernel[1] % j->kernel[0], c = term / conv_taps(j);
-        real *to = (real *)p->call.out + p->group * j->w_group + c * j->w_channel + z * j->w_axis[0] + y * j->w_axis[1] + x * j->w_axis[2];
+        real *to = (real *)p->call.out + p->group * j->w_group + c * j->w_channel + z * j->w_axis[0] + y * j->w_axis[1] +
+            x * j->w_axis[2];
         for (ptrdiff_t i = 0; i < ni; i++) {
             real *out = to + (i0 + i) * j->w_output;
             *out = add ? *out + tile[i * ld + k] : tile[i * ld + k];
@@ -309,68 +312,69 @@ FUNC void FN(conv_store_weights)(void *ctx, ptrdiff_t i0, ptrdiff_t ni, ptrdiff_
 
 /* ---- the jobs ---- */
 
-FUNC void FN(conv_forward_product)(conv_product *p, ptrdiff_t group, FN(conv_weights) * weights, FN(gemm_job) * job)
+INLINE void FN(conv_forward_product)(conv_product *p, FN(conv_plain) * weights, FN(gemm_job) * job)
 {
     const conv_job *j = p->call.job;
-    FN(conv_weight_matrix)(p, group, &weights->matrix);
+    const ptrdiff_t positions = (p->by_image ? 1 : j->batch) * conv_positions(j);
+    const real *bias = p->call.bias ? (const real *)p->call.bias + p->group * j->outputs : NULL;
+    real *out = (real *)p->call.out + p->image * j->out_batch + p->group * j->out_group;
+    const FN(gemm_packer) pack = p->padded ? FN(conv_pack_weights) : FN(gemm_plain);
+    const void *const w = p->padded ? (const void *)weights : (const void *)&weights->matrix;
+    weights->matrix.p = (const real *)p->call.w + p->group * j->w_group + p->start, weights->matrix.rs = j->w_output;
+    job->k = conv_terms(j);
     if (p->channels_last) {
-        job->m = j->batch * conv_positions(j), job->n = j->outputs, job->k = j->channels * conv_taps(j);
+        job->m = positions, job->n = j->outputs;
         job->pack_a = FN(conv_pack_rows), job->a = p;
-        job->pack_b = p->padded ? FN(conv_pack_weights) : FN(gemm_plain);
-        job->b = p->padded ? (const void *)weights : (const void *)&weights->matrix;
+        job->pack_b = pack, job->b = w;
+        job->bias_col = bias;
         if (p->dense)
-            job->c = (real *)p->call.out + group * j->out_group, job->ldc = p->ldc;
+            job->c = out, job->ldc = p->ldc;
         else
             job->store = FN(conv_store_rows), job->store_ctx = p;
-        job->bias_col = p->call.bias ? (const real *)p->call.bias + group * j->outputs : NULL;
-        return;
+    } else {
+        job->m = j->outputs, job->n = positions;
+        job->pack_a = pack, job->a = w;
+        job->pack_b = FN(conv_pack_patches), job->b = p;
+        job->bias_row = bias;
+        if (p->by_image)
+            job->c = out, job->ldc = j->out_channel;
+        else
+            job->store = FN(conv_store_product), job->store_ctx = p;
     }
-    job->m = j->outputs, job->n = (p->by_image ? 1 : j->batch) * conv_positions(j), job->k = j->channels * conv_taps(j);
-    job->pack_a = p->padded ? FN(conv_pack_weights) : FN(gemm_plain);
-    job->a = p->padded ? (const void *)weights : (const void *)&weights->matrix;
-    job->pack_b = FN(conv_pack_patches), job->b = p;
-    if (p->by_image) {
-        job->c = (real *)p->call.out + p->image * j->out_batch + group * j->out_group, job->ldc = j->out_channel;
-    } else
-        job->store = FN(conv_store_product), job->store_ctx = p;
-    job->bias_row = p->call.bias ? (const real *)p->call.bias + group * j->outputs : NULL;
 }
 
-FUNC void FN(conv_weight_product)(conv_product *p, ptrdiff_t group, FN(conv_weights) * grad, FN(gemm_job) * job)
+INLINE void FN(conv_weight_product)(conv_product *p, FN(conv_plain) * grad, FN(gemm_job) * job)
 {
     const conv_job *j = p->call.job;
-    const ptrdiff_t terms = j->channels * conv_taps(j);
-    grad->matrix.p = (const real *)p->call.w + group * j->out_group;
-    grad->matrix.rs = j->out_channel, grad->matrix.ks = p->w_step, grad->matrix.inner = p->inner, grad->matrix.table = p->w_table;
+    grad->matrix.p = (const real *)p->call.w + p->group * j->out_group, grad->matrix.rs = j->out_channel;
+    job->k = j->batch * conv_positions(j);
     if (p->channels_last) {
-        /* [terms, batch and positions] x [batch and positions, outputs], terms (tap, channel) */
-        job->m = terms, job->n = j->outputs, job->k = j->batch * conv_positions(j);
+        job->m = conv_terms(j), job->n = j->outputs;
         job->pack_a = FN(conv_pack_term_rows), job->a = p;
         job->pack_b = FN(gemm_plain), job->b = &grad->matrix;
-        job->c = (real *)p->call.out + group * j->w_group, job->ldc = j->w_channel;
-        if (p->padded)
-            job->finish = FN(conv_check_weights), job->finish_ctx = p;
+    } else {
+        job->m = j->outputs, job->n = conv_terms(j);
+        job->pack_a = FN(gemm_plain), job->a = &grad->matrix;
+        job->pack_b = FN(conv_pack_terms), job->b = p;
+    }
+    if (!p->dense) {
+        job->store = FN(conv_store_weights), job->store_ctx = p;
         return;
     }
-    job->m = j->outputs, job->n = terms, job->k = j->batch * conv_positions(j);
-    job->pack_a = FN(gemm_plain), job->a = &grad->matrix;
-    job->pack_b = FN(conv_pack_terms), job->b = p;
-    if (p->dense) {
-        job->c = (real *)p->call.out + group * j->w_group, job->ldc = j->w_output;
-        if (p->padded)
-            job->finish = FN(conv_check_weights), job->finish_ctx = p;
-    } else
-        job->store = FN(conv_store_weights), job->store_ctx = p;
+    job->c = (real *)p->call.out + p->group * j->w_group, job->ldc = p->channels_last ? j->w_channel : j->w_output;
+    if (p->padded)
+        job->finish = FN(conv_check_weights), job->finish_ctx = p;
 }
 
-/* job i: of group i % groups, of all images or of image i / groups; `a` is memory for a packer */
-FUNC void FN(conv_product_job)(conv_product *p, ptrdiff_t i, FN(conv_weights) * a, FN(gemm_job) * job)
+/* job i: of group i % groups, of all images or of image i / groups. The plain operand is memory for the job's packer */
+FUNC void FN(conv_product_job)(conv_product *p, ptrdiff_t i, FN(conv_plain) * plain, FN(gemm_job) * job)
 {
-    p->group = i % p->call.job->groups, p->image = i / p->call.job->groups;
-    a->product = p;
     memset(job, 0, sizeof *job);
+    p->group = i % p->call.job->groups, p->image = i / p->call.job->groups;
+    plain->product = p;
+    plain->matrix.ks = p->step, plain->matrix.inner = p->inner, plain->matrix.table = p->table;
     if (p->of_weights)
-        FN(conv_weight_product)(p, p->group, a, job);
+        FN(conv_weight_product)(p, plain, job);
     else
-        FN(conv_forward_product)(p, p->group, a, job);
+        FN(conv_forward_product)(p, plain, job);
 }

@@ -1,0 +1,166 @@
+/* conv_band_real.h: the body of conv_band.h for one scalar type, and runs of cells in general. */
+
+/* ---- runs of cells ---- */
+
+INLINE void FN(conv_zero)(real *p, ptrdiff_t n) { memset(p, 0, (size_t)n * sizeof(real)); }
+
+/* to[0..n-1] = from[0..n-1] */
+INLINE void FN(conv_copy)(real *to, const real *from, ptrdiff_t n)
+{
+    ptrdiff_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        vstore(to + i, vload(from + i));
+#if SIMD_AVX512
+    if (i < n)
+        vstore_n(to + i, vload_n(from + i, n - i), n - i);
+#else
+    if (i < n && n >= LANES)
+        vstore(to + n - LANES, vload(from + n - LANES));
+    else
+        for (; i < n; i++)
+            to[i] = from[i];
+#endif
+}
+
+/* to[0..n-1] = from[0], from[step], ... */
+INLINE void FN(conv_copy_row)(real *to, const real *from, ptrdiff_t step, ptrdiff_t n)
+{
+    if (step == 1) {
+        FN(conv_copy)(to, from, n);
+        return;
+    }
+    ptrdiff_t i = 0;
+    if (step == 2)
+        for (vec even, odd; i + LANES < n; i += LANES) { /* reads one cell beyond the last of these, hence < */
+            vdeal(vload(from + 2 * i), vload(from + 2 * i + LANES), &even, &odd);
+            vstore(to + i, even);
+        }
+#if SIMD_AVX512
+    if (step == 2 && i < n) {
+        const ptrdiff_t left = 2 * (n - i) - 1;
+        vec even, odd;
+        vdeal(vload_n(from + 2 * i, conv_min(left, LANES)), vload_n(from + 2 * i + LANES, conv_max(left - LANES, 0)), &even,
+              &odd);
+        vstore_n(to + i, even, n - i);
+        return;
+    }
+#endif
+    for (; i < n; i++)
+        to[i] = from[i * step];
+}
+
+/* out[0], out[step], ... (+)= tile[0..n-1] */
+INLINE void FN(conv_store_run)(const real *tile, real *out, ptrdiff_t step, ptrdiff_t n, int add)
+{
+    if (step == 1 && !add) {
+        FN(conv_copy)(out, tile, n);
+        return;
+    }
+    ptrdiff_t i = 0;
+    if (step == 1)
+        for (; i + LANES <= n; i += LANES)
+            vstore(out + i, vload(out + i) + vload(tile + i));
+#if SIMD_AVX512
+    if (step == 1 && i < n) {
+        vstore_n(out + i, vload_n(out + i, n - i) + vload_n(tile + i, n - i), n - i);
+        return;
+    }
+#endif
+    if (step == 2 && !add) {
+        /* every other cell is somebody else's and stays; none beyond the last of these is touched */
+        vec even, odd, a, b;
+        vzip(vset(1), vzero(), &even, &odd);
+        const vmask mine = vgt(even, vzero());
+        for (; i + LANES < n; i += LANES) {
+            vzip(vload(tile + i), vzero(), &a, &b);
+            vstore(out + 2 * i, vsel(mine, a, vload(out + 2 * i)));
+            vstore(out + 2 * i + LANES, vsel(mine, b, vload(out + 2 * i + LANES)));
+        }
+    }
+    if (add)
+        for (; i < n; i++)
+            out[i * step] += tile[i];
+    else
+        for (; i < n; i++)
+            out[i * step] = tile[i];
+}
+
+/* whether no element is infinite or NaN */
+FUNC int FN(conv_finite)(const real *p, ptrdiff_t n)
+{
+    vec s[4] = {vzero(), vzero(), vzero(), vzero()};
+    ptrdiff_t i = 0;
+    for (; i + 4 * LANES <= n; i += 4 * LANES)
+        for (int l = 0; l < 4; l++)
+            s[l] = vfma(vload(p + i + l * LANES), vzero(), s[l]);
+    real sum = vhsum(s[0] + s[1] + (s[2] + s[3]));
+    for (; i < n; i++)
+        sum += p[i] * 0;
+    return sum == 0; /* else it is NaN */
+}
+
+/* ---- the band ---- */
+
+/* one row of the planes of nc channels that lie side by side: cells first..first+n-1, the margins 0 */
+INLINE void FN(conv_fill_channels)(const conv_band *p, const real *from, ptrdiff_t apart, ptrdiff_t nc, ptrdiff_t first,
+                                   ptrdiff_t n, real *to)
+{
+    for (ptrdiff_t c = 0; c < nc; c++) {
+        real *row = to + c * p->channel;
+        for (ptrdiff_t i = 0; i < first; i++)
+            row[i] = 0;
+        for (ptrdiff_t i = first + n; i < p->row; i++)
+            row[i] = 0;
+    }
+    /* a vector that ends beyond the row is overwritten by the next row's */
+    for (ptrdiff_t i = 0; i < n; i += LANES)
+        for (ptrdiff_t c = 0; c < nc; c += LANES)
+            FN(transpose_tile)(from + i * apart + c, apart, n - i, nc - c, to + first + i + c * p->channel, p->channel);
+}
+
+/* the band of channels c0..c0+nc-1 for a region; `in` at its image and group. All that a tile can read is written: what it
+ * does not use shall be no NaN, nor subnormal, which is slow */
+FUNC void FN(conv_fill_band)(const conv_job *j, const conv_band *p, const real *in, ptrdiff_t c0, ptrdiff_t nc,
+                             const conv_region *r, real *band)
+{
+    const ptrdiff_t height = r->rows + p->reach_y, above = j->step[1] * j->in_axis[1], apart = j->step[2] * j->in_axis[2];
+    const int together = j->in_channel == 1 && nc >= 4;
+    vstore(band + nc * p->channel, vzero());
+    for (ptrdiff_t t = 0; t < j->kernel[0]; t++)
+        for (ptrdiff_t fy = 0; fy < p->phases_y; fy++)
+            for (ptrdiff_t fx = 0; fx < p->phases_x; fx++, band += p->plane) {
+                const ptrdiff_t iz = r->z * j->step[0] + t * j->dil[0] + j->off[0];
+                const ptrdiff_t ystart = r->y * j->step[1] + conv_phase_cell(j, 1, fy) + j->off[1];
+                const ptrdiff_t xstart = r->x * j->step[2] + conv_phase_cell(j, 2, fx) + j->off[2];
+                ptrdiff_t first, last, top, bottom;
+                conv_inside(xstart, j->step[2], j->in[2], p->row, &first, &last);
+                conv_inside(ystart, j->step[1], j->in[1], height, &top, &bottom);
+                if (iz < 0 || iz >= j->in[0] || last < first)
+                    bottom = top - 1;
+                if (bottom < top)
+                    top = bottom = 0, last = first - 1; /* all of it is padding */
+                const ptrdiff_t n = last - first + 1, end = n > 0 ? bottom + 1 : 0;
+                const real *from = in + c0 * j->in_channel + iz * j->in_axis[0] + ystart * j->in_axis[1] +
+                                   (xstart + first * j->step[2]) * j->in_axis[2];
+                if (together)
+                    for (ptrdiff_t e = top; e < end; e++)
+                        FN(conv_fill_channels)(p, from + e * above, apart, nc, first, n, band + e * p->row);
+                for (ptrdiff_t c = 0; c < nc; c++, from += j->in_channel) {
+                    real *plane = band + c * p->channel;
+                    /* short rows: a few stores clear the margins of all of them */
+                    const int small = p->plane <= 32 * LANES && !together;
+                    FN(conv_zero)(plane, small ? p->plane : top * p->row);
+                    if (!small)
+                        FN(conv_zero)(plane + end * p->row, p->plane - end * p->row);
+                    if (!together)
+                        for (ptrdiff_t e = top; e < end; e++) {
+                            real *to = plane + e * p->row;
+                            for (ptrdiff_t i = 0; i < first && !small; i++)
+                                to[i] = 0;
+                            FN(conv_copy_row)(to + first, from + e * above, apart, n);
+                            for (ptrdiff_t i = last + 1; i < p->row && !small; i++)
+                                to[i] = 0;
+                        }
+                }
+            }
+}
