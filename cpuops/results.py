@@ -65,6 +65,30 @@ class Conv3dGrads(NamedTuple):
     bias_grad: Array | None
 
 
+class ConvTranspose1dGrads(NamedTuple):
+    """Gradients of conv_transpose1d; `bias_grad` is None when it was not asked for."""
+
+    x_grad: Array
+    weight_grad: Array
+    bias_grad: Array | None
+
+
+class ConvTranspose2dGrads(NamedTuple):
+    """Gradients of conv_transpose2d; `bias_grad` is None when it was not asked for."""
+
+    x_grad: Array
+    weight_grad: Array
+    bias_grad: Array | None
+
+
+class ConvTranspose3dGrads(NamedTuple):
+    """Gradients of conv_transpose3d; `bias_grad` is None when it was not asked for."""
+
+    x_grad: Array
+    weight_grad: Array
+    bias_grad: Array | None
+
+
 class MaxPool1dWithIndices(NamedTuple):
     """Maxima and their flat indices over the spatial axes of one plane."""
 

@@ -16,9 +16,7 @@ with open(os.path.join(os.path.dirname(__file__), "data", "cases.json"), encodin
 # Operations that are still to be written. Whoever adds one takes it off this list; until then a test says so.
 TO_COME = (
     "attention attention_backward attention_with_logsumexp ctc_loss ctc_loss_backward deform_conv2d deform_conv2d_backward "
-    "fold4d unfold4d interpolate interpolate_backward conv_transpose1d conv_transpose1d_backward conv_transpose1d_x_backward "
-    "conv_transpose1d_weight_backward conv_transpose1d_bias_backward conv_transpose2d conv_transpose2d_backward "
-    "conv_transpose2d_x_backward conv_transpose2d_weight_backward conv_transpose2d_bias_backward conv_transpose3d"
+    "fold4d unfold4d interpolate interpolate_backward"
 ).split()
 
 
@@ -177,9 +175,20 @@ def test_the_tail_that_no_window_reaches(dtype, backend):
     assert grad.shape == (2, 3, 11) and (grad[..., :8] == 4).all() and (grad[..., 8:] == 0).all()
 
 
+def test_output_padding_of_a_whole_stride(dtype, backend):
+    """burn:property:conv_transpose1d:output_padding: the added cell holds the bias, and gradients have the operands' shapes."""
+    x, weight, bias = np.ones((1, 2, 3), dtype), np.ones((2, 1, 2), dtype), np.array([5], dtype)
+    y = backend.conv_transpose1d(x, weight, bias, output_padding=1)
+    assert (y == np.array([7, 9, 9, 7, 5], dtype)).all()
+    grads = backend.conv_transpose1d_backward(x, weight, np.ones_like(y), output_padding=1)
+    assert (grads.x_grad == np.full_like(x, 2)).all() and (grads.weight_grad == np.full_like(weight, 3)).all()
+    assert grads.bias_grad == np.array([5], dtype)
+
+
 CHECKED_ELSEWHERE = {
     "prop-import-leaves-fpu-alone": check_mode,
     "burn:property:conv1d:tail": test_the_tail_that_no_window_reaches,
+    "burn:property:conv_transpose1d:output_padding": test_output_padding_of_a_whole_stride,
 }
 
 

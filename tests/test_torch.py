@@ -58,6 +58,21 @@ def conv(n):
     return run
 
 
+def conv_transpose(n):
+    function = getattr(F, f"conv_transpose{n}d")
+
+    def run(x, weight, bias=None, *, stride=1, padding=0, output_padding=0, dilation=1, groups=1):
+        y = function(x, weight, None, per_axis(stride, n), 0, 0, groups, per_axis(dilation, n))
+        # torch allows less of padding and output_padding: both are made here
+        pads = pad_pairs(padding, (1,) * n, (1,) * n)
+        for a, ((before, after), extra) in enumerate(zip(pads, per_axis(output_padding, n), strict=True), 2):
+            y = F.pad(y, [0, 0] * (n + 1 - a) + [0, extra])
+            y = y.narrow(a, before, y.shape[a] - before - after)
+        return y if bias is None else y + bias.reshape((-1,) + (1,) * n)
+
+    return run
+
+
 def both_sides(padding, n):
     """One padding an axis, or None where the two sides differ, which torch's pools do not have."""
     pairs = pad_pairs(padding, (1,) * n, (1,) * n)
@@ -229,6 +244,7 @@ TORCH = {
 for _n in (1, 2, 3):
     TORCH |= {
         f"conv{_n}d": conv(_n),
+        f"conv_transpose{_n}d": conv_transpose(_n),
         f"max_pool{_n}d": max_pool(_n),
         f"max_pool{_n}d_with_indices": max_pool(_n, True),
         f"avg_pool{_n}d": avg_pool(_n),
@@ -350,6 +366,26 @@ def conv_calls(draw, n):
 
 
 @st.composite
+def conv_transpose_calls(draw, n):
+    groups = draw(st.sampled_from([1, 1, 2, 3, 17]))
+    cin, cout = (1, draw(st.integers(1, 3))) if groups == 17 else (draw(st.integers(1, 9)), draw(st.integers(1, 17)))
+    kernel, stride, dilation = one_of(draw, n, 1, 5 if n < 3 else 3), one_of(draw, n, 1, 4), one_of(draw, n, 1, 3)
+    length, extra = one_of(draw, n, 1, {1: 30, 2: 9, 3: 4}[n]), one_of(draw, n, 0, 5)
+    full = [(m - 1) * s + d * (k - 1) + e + 1 for m, s, d, k, e in zip(length, stride, dilation, kernel, extra, strict=True)]
+    before = tuple(draw(st.integers(0, min(4, m - 1))) for m in full)
+    pads = tuple((p, draw(st.integers(0, min(4, m - 1 - p)))) for m, p in zip(full, before, strict=True))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    args = {
+        "x": rng.standard_normal((draw(st.integers(1, 3)), groups * cin, *length)),
+        "weight": rng.standard_normal((groups * cin, cout, *kernel)),
+    }
+    if draw(st.booleans()):
+        args["bias"] = rng.standard_normal(groups * cout)
+    options = {"stride": written(draw, stride), "padding": pads, "output_padding": written(draw, extra)}
+    return Call(args, {**options, "dilation": written(draw, dilation), "groups": groups})
+
+
+@st.composite
 def pool_calls(draw, n, average):
     top = {1: 40, 2: 14, 3: 8}[n]
     kernel, stride = one_of(draw, n, 1, 5 if n < 3 else 3), one_of(draw, n, 1, 4)
@@ -392,6 +428,11 @@ def drawn(name, calls, backend):
 @pytest.mark.parametrize("n", [1, 2, 3])
 def test_random_convolutions(n, serial):
     drawn(f"conv{n}d", conv_calls(n), serial)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_random_transposed_convolutions(n, serial):
+    drawn(f"conv_transpose{n}d", conv_transpose_calls(n), serial)
 
 
 @pytest.mark.parametrize("kind", ["max_pool{}d", "max_pool{}d_with_indices", "avg_pool{}d"])

@@ -43,6 +43,30 @@ def conv(n):
     }
 
 
+def conv_transpose(n):
+    function = getattr(F, f"conv_transpose{n}d")
+
+    def forward(x, weight, bias=None, *, stride=1, padding=0, output_padding=0, dilation=1, groups=1):
+        return function(x, weight, bias, stride, padding, output_padding, groups, dilation)
+
+    def lists(stride, padding, output_padding, dilation, groups):
+        first = [pair(v, n) for v in (stride, padding, dilation)]
+        return *first, True, pair(output_padding, n), groups
+
+    def x_backward(weight, output_grad, *, stride=1, padding=0, output_padding=0, dilation=1, groups=1):
+        return getattr(F, f"conv{n}d")(output_grad, weight, None, stride, padding, dilation, groups)
+
+    def weight_backward(x, weight, output_grad, *, stride=1, padding=0, output_padding=0, dilation=1, groups=1):
+        options = lists(stride, padding, output_padding, dilation, groups)
+        return aten.convolution_backward(output_grad, x, weight, None, *options, [False, True, False])[1]
+
+    return {
+        f"conv_transpose{n}d": forward,
+        f"conv_transpose{n}d_x_backward": x_backward,
+        f"conv_transpose{n}d_weight_backward": weight_backward,
+    }
+
+
 # ---------------------------------------------------------------- pooling
 
 
@@ -126,7 +150,8 @@ FUNCTIONS = {
     "max_pool2d_with_indices_backward": max_pool2d_with_indices_backward,
     "avg_pool2d_backward": avg_pool2d_backward,
     "adaptive_avg_pool2d_backward": lambda x, g: aten._adaptive_avg_pool2d_backward(g, x),
-    **conv(1), **conv(2), **conv(3), **pools(1), **pools(2), **pools(3),
+    **conv(1), **conv(2), **conv(3), **conv_transpose(1), **conv_transpose(2), **conv_transpose(3),
+    **pools(1), **pools(2), **pools(3),
 }  # fmt: skip
 
 

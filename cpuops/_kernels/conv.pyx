@@ -265,8 +265,9 @@ def conv_forward(real tag, cnp.ndarray x, cnp.ndarray w, bias, cnp.ndarray out, 
     run(&call, False, num_threads)
 
 
-def conv_x_backward(real tag, cnp.ndarray w, cnp.ndarray grad, cnp.ndarray out, object geometry, int num_threads):
-    """OUT out (x's shape) from IN w and IN grad: one correlation a phase of the stride, into cells of its own."""
+def conv_x_backward(real tag, cnp.ndarray w, cnp.ndarray grad, bias, cnp.ndarray out, object geometry, int num_threads):
+    """OUT out (x's shape) from IN w and IN grad, plus IN bias of x's channels (or None): one correlation a phase of the
+    stride, into cells of its own."""
     cdef conv_job forward, job
     cdef conv_call call
     cdef Py_ssize_t[3] t0
@@ -274,9 +275,12 @@ def conv_x_backward(real tag, cnp.ndarray w, cnp.ndarray grad, cnp.ndarray out, 
     if out.size == 0:
         return
     read_geometry(geometry, &forward)
-    call.f64, call.x, call.bias = sizeof(real) == 8, data(grad), NULL
-    if not conv_phases_cover(&forward):
-        out.fill(0)
+    call.f64, call.x = sizeof(real) == 8, data(grad)
+    call.bias = NULL if bias is None else data(<cnp.ndarray> bias)
+    if grad.size == 0 or not conv_phases_cover(&forward):
+        out[...] = 0 if bias is None else bias.reshape((-1, *(1,) * (out.ndim - 2)))
+    if grad.size == 0:
+        return
     for t0[0] in range(conv_phases(&forward, 0)):
         for t0[1] in range(conv_phases(&forward, 1)):
             for t0[2] in range(conv_phases(&forward, 2)):
@@ -289,7 +293,7 @@ def conv_weight_backward(real tag, cnp.ndarray x, cnp.ndarray grad, cnp.ndarray 
     """OUT out (the weight's shape) from IN x and IN grad (the output's)."""
     cdef conv_job job
     cdef conv_call call
-    if x.size == 0 or out.size == 0:
+    if x.size == 0 or grad.size == 0 or out.size == 0:
         out.fill(0)
         return
     read_geometry(geometry, &job)

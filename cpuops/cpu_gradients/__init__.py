@@ -2,6 +2,7 @@
 
 from .activation import ActivationKernelGradients
 from .conv import ConvKernelGradients
+from .conv_transpose import ConvTransposeKernelGradients
 from .elementwise import ElementwiseKernelGradients
 from .embedding import EmbeddingKernelGradients
 from .loss import LossKernelGradients
@@ -23,6 +24,7 @@ class CpuGradients(
     MatmulKernelGradients,
     EmbeddingKernelGradients,
     ConvKernelGradients,
+    ConvTransposeKernelGradients,
     PoolKernelGradients,
     NormKernelGradients,
 ):

@@ -10,7 +10,7 @@ class ConvKernelGradients:
     """The hooks of :class:`cpuops.ops.conv.ConvGradients`, on kernels."""
 
     def _conv_x_backward(self, w, g, geometry, out):
-        self._run("conv.conv_x_backward", g.dtype, _work(geometry), w, g, out, geometry)
+        self._run("conv.conv_x_backward", g.dtype, _work(geometry), w, g, None, out, geometry)
         return out
 
     def _conv_weight_backward(self, x, g, geometry, out):

@@ -2,6 +2,7 @@
 
 from .activation import Activation, ActivationGradients
 from .conv import Conv, ConvGradients
+from .conv_transpose import ConvTranspose, ConvTransposeGradients
 from .elementwise import Elementwise, ElementwiseGradients
 from .embedding import Embedding, EmbeddingGradients
 from .loss import Loss, LossGradients
@@ -14,7 +15,7 @@ from .softmax import Softmax, SoftmaxGradients
 __all__ = ["Forward", "Gradients"]
 
 
-class Forward(Elementwise, Activation, Reduce, Softmax, Loss, Matmul, Embedding, Conv, Pool, Norm):
+class Forward(Elementwise, Activation, Reduce, Softmax, Loss, Matmul, Embedding, Conv, ConvTranspose, Pool, Norm):
     """Every forward method."""
 
 
@@ -27,6 +28,7 @@ class Gradients(
     MatmulGradients,
     EmbeddingGradients,
     ConvGradients,
+    ConvTransposeGradients,
     PoolGradients,
     NormGradients,
 ):

@@ -8,7 +8,7 @@ take, how exact they must be, what they cost, and which calls must be refused. S
     for call in row.calls(rng): ...
 """
 
-from table import conv, elementwise, matmul, norm, pool, reduce
+from table import conv, conv_transpose, elementwise, matmul, norm, pool, reduce
 from table.base import Bad, Call, Gradient, Row, common_refusals
 
 FAMILIES = {
@@ -16,6 +16,7 @@ FAMILIES = {
     "reduce": reduce.ROWS,
     "matmul": matmul.ROWS,
     "conv": conv.ROWS,
+    "conv_transpose": conv_transpose.ROWS,
     "pool": pool.ROWS,
     "norm": norm.ROWS,
 }

@@ -83,7 +83,7 @@ class Gradient:
     when: Callable[[Call], bool] = lambda call: True
     more: Callable[[Call], dict] = lambda call: {}  # further keyword options
     given: dict[str, Callable[[Call], Any]] = field(default_factory=dict)
-    free: str = ""  # "first" or "last" axis of output_grad, where any length is legal
+    free: str = ""  # "first" or "last" axis of output_grad, where any length is legal; "longer": both
     work: float = 1.0  # operations, as a multiple of the forward's
     scale: Callable | None = None
 
