@@ -1,3 +1,6 @@
+cimport numpy as cnp
+
+
 cdef class Block:
     cdef void *ptr          # 64-byte aligned, uninitialised
     cdef size_t size        # bytes asked for
@@ -6,3 +9,5 @@ cdef class Block:
 
 
 cdef Block scratch(size_t nbytes)
+cdef cnp.ndarray empty_like(cnp.ndarray x)
+cdef cnp.ndarray empty_matrix(cnp.npy_intp m, cnp.npy_intp n, cnp.ndarray like)

@@ -315,7 +315,6 @@ cdef cnp.ndarray make(tuple shape, object dtype, bint zero):
     cdef size_t nbytes
     cdef bint nothing = False
     cdef Block block
-    cdef cnp.ndarray array
     if PyDataType_REFCHK(<void *> descr):
         raise TypeError(f"cpuops: no arrays of dtype {descr}")
     if not PyArray_IsNativeByteOrder(descr.byteorder):
@@ -346,11 +345,35 @@ cdef cnp.ndarray make(tuple shape, object dtype, bint zero):
                 memset(block.ptr, 0, block.size)
         else:
             memset(block.ptr, 0, block.size)
+    return array_over(block, descr, <int> ndim, dims)
+
+
+cdef inline cnp.ndarray array_over(Block block, cnp.dtype descr, int ndim, cnp.npy_intp *dims):
+    """The C-contiguous array that owns `block`."""
+    cdef cnp.ndarray array
     Py_INCREF(descr)        # NewFromDescr takes it over
-    array = PyArray_NewFromDescr(&PyArray_Type, <void *> descr, <int> ndim, dims, NULL, block.ptr, cnp.NPY_ARRAY_CARRAY, NULL)
+    array = PyArray_NewFromDescr(&PyArray_Type, <void *> descr, ndim, dims, NULL, block.ptr, cnp.NPY_ARRAY_CARRAY, NULL)
     Py_INCREF(block)        # and SetBaseObject this
     PyArray_SetBaseObject(array, <PyObject *> block)
     return array
+
+
+cdef cnp.ndarray empty_like(cnp.ndarray x):
+    """An uninitialised array of x's shape; x is contiguous and native, so that its size in bytes is known to be possible."""
+    cdef Block block = take(cnp.PyArray_NBYTES(x))
+    if block is None:
+        raise no_memory((<object> x).shape, x.dtype)
+    return array_over(block, x.dtype, cnp.PyArray_NDIM(x), cnp.PyArray_DIMS(x))
+
+
+cdef cnp.ndarray empty_matrix(cnp.npy_intp m, cnp.npy_intp n, cnp.ndarray like):
+    """An uninitialised matrix of a small size and of the dtype of `like`."""
+    cdef cnp.npy_intp dims[2]
+    dims[0], dims[1] = m, n
+    cdef Block block = take(<size_t> (m * n * cnp.PyArray_ITEMSIZE(like)))
+    if block is None:
+        raise no_memory((m, n), like.dtype)
+    return array_over(block, like.dtype, 2, dims)
 
 
 def empty(tuple shape, dtype):

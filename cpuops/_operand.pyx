@@ -4,15 +4,9 @@ Every call of every operation passes here once an operand, so the check of a goo
 nanoseconds; everything else goes to the readable slow path in `_check.py`.
 """
 cimport numpy as cnp
-from cpython.object cimport Py_TYPE, PyTypeObject
+from cpython.object cimport Py_TYPE
 
 cnp.import_array()
-
-cdef extern from "numpy/arrayobject.h":
-    int PyArray_ISCARRAY_RO(cnp.ndarray array) noexcept
-    int PyArray_ISBEHAVED_RO(cnp.ndarray array) noexcept
-    int PyArray_ISCARRAY(cnp.ndarray array) noexcept
-    PyTypeObject PyArray_Type
 
 cdef object slow = None
 
@@ -21,15 +15,6 @@ def set_slow_path(function):
     """`function(op, name, value)` converts or refuses what is no ready operand (set once, by `_check`)."""
     global slow
     slow = function
-
-
-cdef inline bint is_ready(object value) noexcept:
-    """An exact ndarray of float32 or float64, C-contiguous, aligned, native byte order."""
-    cdef int kind
-    if Py_TYPE(value) != &PyArray_Type:
-        return False
-    kind = cnp.PyArray_TYPE(<cnp.ndarray> value)
-    return (kind == cnp.NPY_FLOAT or kind == cnp.NPY_DOUBLE) and PyArray_ISCARRAY_RO(<cnp.ndarray> value)
 
 
 def ready(value):
@@ -44,36 +29,9 @@ def floating(op, name, value):
     return slow(op, name, value)
 
 
-cdef inline bint same_dims(cnp.ndarray a, cnp.ndarray b) noexcept:
-    cdef int i, n = cnp.PyArray_NDIM(a)
-    if n != cnp.PyArray_NDIM(b):
-        return False
-    for i in range(n):
-        if cnp.PyArray_DIM(a, i) != cnp.PyArray_DIM(b, i):
-            return False
-    return True
-
-
 def ready_alike(a, b):
     """Whether both are ready, of one dtype and one shape."""
-    if not (is_ready(a) and is_ready(b)):
-        return False
-    return cnp.PyArray_TYPE(<cnp.ndarray> a) == cnp.PyArray_TYPE(<cnp.ndarray> b) and same_dims(<cnp.ndarray> a, <cnp.ndarray> b)
-
-
-cdef inline bint is_ready_strided(object value) noexcept:
-    """An exact ndarray of float32 or float64, aligned, native byte order, whole elements as strides."""
-    cdef cnp.ndarray a
-    cdef int i
-    if Py_TYPE(value) != &PyArray_Type:
-        return False
-    a = <cnp.ndarray> value
-    if not PyArray_ISBEHAVED_RO(a) or (cnp.PyArray_TYPE(a) != cnp.NPY_FLOAT and cnp.PyArray_TYPE(a) != cnp.NPY_DOUBLE):
-        return False
-    for i in range(cnp.PyArray_NDIM(a)):
-        if cnp.PyArray_STRIDE(a, i) % cnp.PyArray_ITEMSIZE(a):
-            return False
-    return True
+    return are_alike(a, b)
 
 
 def ready_strided(tuple values):

@@ -12,6 +12,9 @@ class Backend(Forward, ABC):
     and may be overridden.
     """
 
+    # Calls that cost less (estimated nanoseconds) may pass by `_kernel`, `_threads` and `_run` (_small.pyx)
+    _small_ns = 0.0
+
     @property
     @abstractmethod
     def name(self):

@@ -1,5 +1,7 @@
 """The two CPU backends. The second overrides the thread decision and nothing else."""
 
+import math
+
 from . import _threads
 from ._kernels import KERNELS, load
 from .backend import Backend
@@ -11,6 +13,13 @@ __all__ = ["CpuBackend", "ThreadedCpuBackend"]
 
 class CpuBackend(CpuGradients, Backend, BackwardOps):
     """One thread: never enters a parallel region."""
+
+    _small_ns = math.inf
+
+    def __init_subclass__(cls, **keywords):
+        super().__init_subclass__(**keywords)
+        if "_small_ns" not in vars(cls) and vars(cls).keys() & {"_kernel", "_threads", "_run"}:
+            cls._small_ns = 0.0  # its own primitives are to see every call
 
     @property
     def name(self):
@@ -45,6 +54,8 @@ class ThreadedCpuBackend(CpuBackend):
     ArgumentError
         When `num_threads` is no integer from 1 to 1024.
     """
+
+    _small_ns = float(_threads.THREADING_NS)
 
     def __init__(self, num_threads=None):
         self._num_threads = _threads.default_num_threads() if num_threads is None else _threads.checked_num_threads(num_threads)

@@ -49,7 +49,7 @@ def test_the_backends_are_one_class_with_another_thread_decision():
         assert inspect.signature(serial) == inspect.signature(threaded), name
         assert serial is threaded, f"{name} is written twice"
     overridden = {n for n in vars(cpuops.ThreadedCpuBackend) if not n.startswith("__")} - {"_abc_impl"}
-    assert overridden == {"name", "num_threads", "_threads"}
+    assert overridden == {"name", "num_threads", "_threads", "_small_ns"}
 
 
 def test_backend_is_abstract():
@@ -200,6 +200,7 @@ FLOORS = [
     {"_memory", "_omp", "_operand", "_types"},
     {"_kernels.*"},
     {"_kernels"},
+    {"_small"},
     {"errors", "_check", "_alloc", "_contention", "_threads", "results", "memory"},
     {"ops", "ops.*"},
     {"backend", "backward"},

@@ -5,7 +5,7 @@ Formulas and derivatives of the kernels stand in ``_kernels/elementwise.h``, sid
 
 import numpy as np
 
-from .. import _alloc, _check
+from .. import _alloc, _check, _small
 from .._kernels import constants
 from .._memory import empty
 from ..errors import ArgumentError, message, shown
@@ -26,11 +26,7 @@ def cost(name, elements):
 
 def unary_method(name, summary, notes):
     """The forward method of a function of one array without options."""
-    index = UNARY[name]
-
-    def method(self, x, *, out=None):
-        return self._unary(name, index, x, out)
-
+    method = _small.unary_method(name, UNARY[name], cost(name, 1))
     method.__name__ = name
     method.__doc__ = f"""{summary}
 
@@ -60,11 +56,7 @@ def unary_method(name, summary, notes):
 
 def binary_method(name, summary, notes):
     """The forward method of a broadcast pair."""
-    index = BINARY[name]
-
-    def method(self, lhs, rhs, *, out=None):
-        return self._pair(name, index, lhs, rhs, out)
-
+    method = _small.pair_method(name, BINARY[name], cost(name, 1))
     method.__name__ = name
     method.__doc__ = f"""{summary}
 
@@ -194,18 +186,8 @@ class Elementwise:
 
 def unary_gradient(name, operand, derivative):
     """The gradient method of a function without options; `operand` is "x", or "output" where the derivative uses it."""
-    index = UNARY[name]
     op = name + "_backward"
-
-    if operand == "x":
-
-        def method(self, output_grad, x, *, out=None):
-            return self._unary_gradient(op, name, index, "x", output_grad, x, out)
-    else:
-
-        def method(self, output_grad, output, *, out=None):
-            return self._unary_gradient(op, name, index, "output", output_grad, output, out)
-
+    method = _small.gradient_method(name, UNARY[name], cost(name, 1), operand)
     method.__name__ = op
     what = "The forward's operand." if operand == "x" else "The forward's result."
     method.__doc__ = f"""Gradient of :meth:`{name}`: `output_grad` · {derivative}.

@@ -7,7 +7,7 @@ from math import prod
 
 import numpy as np
 
-from .. import _alloc, _check, _threads, results
+from .. import _alloc, _check, _small, _threads, results
 from .._operand import ready_product
 from ..errors import ShapeError, message
 
@@ -78,6 +78,9 @@ class Matmul:
         thread count.
         2·M·N·K flops an item.
         """
+        small = _small.matmul(self, lhs, rhs, NS_A_TERM) if out is None else None
+        if small is not None:
+            return small
         a, b, shape = lhs, rhs, ready_product(lhs, rhs)
         if shape is None:
             a, b = _check.required_strided("matmul", PAIR, (lhs, rhs))
