@@ -46,7 +46,7 @@ test-levels: $(VENV)/.has-build $(VENV)/.has-test $(VENV)/.has-train  ## run the
 	done
 
 test-torch: $(VENV)/.has-build $(VENV)/.has-test $(VENV)/.has-torch  ## compare every operation with PyTorch
-	$(BIN)/pytest tests/test_torch.py $(PYTEST)
+	$(BIN)/pytest tests/test_torch.py tests/test_opinfo.py $(PYTEST)
 
 test-wheel: $(VENV)/.has-dist  ## build an sdist, from it a wheel, and try that in an environment of its own
 	rm -rf dist
