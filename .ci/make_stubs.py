@@ -62,7 +62,7 @@ def method_stub(name, method):
 
 
 def stub(cls, bases, head):
-    methods = {n: m for n, m in inspect.getmembers(cls, inspect.isfunction) if not n.startswith("_")}
+    methods = {n: m for n, m in inspect.getmembers(cls, callable) if not n.startswith("_")}
     lines = [method_stub(n, m) for n, m in methods.items()]
     body = "\n".join([f"class {cls.__name__}{bases}:", *head, *lines])
     tuples = sorted(n for n, c in vars(results).items() if hasattr(c, "_fields") and re.search(rf"-> {n}:", body))
