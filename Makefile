@@ -40,8 +40,8 @@ stubs: $(VENV)/.has-build $(VENV)/.has-lint  ## compare the stubs with the compi
 	$(BIN)/python .ci/make_stubs.py --check
 	$(BIN)/python -m mypy.stubtest --ignore-unused-allowlist --allowlist .ci/stubtest.txt $(STUBS)
 
-test-levels: $(VENV)/.has-build $(VENV)/.has-test $(VENV)/.has-train  ## run the suite at every ISA level this machine has
-	for level in $$($(BIN)/python -c 'import cpuops; print(*cpuops.show_config("dicts")["isa_available"])'); do \
+test-levels: $(VENV)/.has-build $(VENV)/.has-test $(VENV)/.has-train  ## run the suite at the other ISA levels of this machine (make test: the best one)
+	for level in $$($(BIN)/python -c 'import cpuops; print(*cpuops.show_config("dicts")["isa_available"][:-1])'); do \
 	    echo "== CPUOPS_ISA=$$level"; CPUOPS_ISA=$$level $(BIN)/pytest $(PYTEST) || exit; \
 	done
 
