@@ -86,6 +86,8 @@ def _one_dtype(op, names, arrays):
 
 def floatings(op, names, values):
     """All of `values` as :func:`floating` gives them, all of one dtype; None passes through."""
+    if _operand.ready_together(values, True):
+        return values
     arrays = [None if v is None else floating(op, n, v) for n, v in zip(names, values, strict=True)]
     _one_dtype(op, names, arrays)
     return arrays
@@ -93,6 +95,8 @@ def floatings(op, names, values):
 
 def required(op, names, values):
     """:func:`floatings` without None."""
+    if _operand.ready_together(values, False):
+        return values
     return floatings(op, names, [_refuse_none(op, n, v) for n, v in zip(names, values, strict=True)])
 
 

@@ -34,6 +34,21 @@ def ready_alike(a, b):
     return are_alike(a, b)
 
 
+def ready_together(values, bint optional):
+    """Whether all of `values`, a tuple or list, are ready and of one dtype; `optional`: None may be among them."""
+    cdef int kind = -1
+    for value in values:
+        if value is None and optional:
+            continue
+        if not is_ready(value):
+            return False
+        if kind < 0:
+            kind = cnp.PyArray_TYPE(<cnp.ndarray> value)
+        elif kind != cnp.PyArray_TYPE(<cnp.ndarray> value):
+            return False
+    return True
+
+
 def ready_strided(tuple values):
     """Whether a kernel that takes any strides may be given all of `values` as they are: of one dtype, and none is None."""
     cdef Py_ssize_t i

@@ -5,6 +5,7 @@ layout is a choice of strides. Letters: B batch, G groups, C input and M output 
 KD KH KW kernel, OD OH OW output.
 """
 
+import functools
 import itertools
 import math
 from typing import NamedTuple
@@ -92,6 +93,20 @@ def _geometry(op, x_shape, weight_shape, stride, padding, dilation, groups, layo
 
     `x_shape` and `weight_shape` are of equal, checked rank; `names` are what the operation calls them.
     """
+    plain = _plain(stride) and _plain(dilation) and _plain(groups) and (_plain(padding) or type(padding) is str)
+    return (_cached_geometry if plain else _cached_geometry.__wrapped__)(
+        op, x_shape, weight_shape, stride, padding, dilation, groups, layout, names
+    )
+
+
+def _plain(option):
+    """Whether a cache may hold an option: it would take True and 1.0 for 1."""
+    return type(option) is int or (type(option) is tuple and all(type(v) is int for v in option))
+
+
+# a network has some dozens of geometries, and a small convolution takes less time than its checks
+@functools.lru_cache(maxsize=256)
+def _cached_geometry(op, x_shape, weight_shape, stride, padding, dilation, groups, layout, names):
     n = len(x_shape) - 2
     x_name, w_name = names
     last = layout == "NHWC"
