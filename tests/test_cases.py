@@ -15,8 +15,8 @@ with open(os.path.join(os.path.dirname(__file__), "data", "cases.json"), encodin
 
 # Operations that are still to be written. Whoever adds one takes it off this list; until then a test says so.
 TO_COME = (
-    "attention attention_backward attention_with_logsumexp ctc_loss ctc_loss_backward deform_conv2d deform_conv2d_backward "
-    "fold4d unfold4d interpolate interpolate_backward"
+    "attention attention_backward attention_with_logsumexp deform_conv2d deform_conv2d_backward fold4d unfold4d "
+    "interpolate interpolate_backward"
 ).split()
 
 
@@ -185,7 +185,46 @@ def test_output_padding_of_a_whole_stride(dtype, backend):
     assert grads.bias_grad == np.array([5], dtype)
 
 
+def ctc_operands(rng, dtype, frames, batch, classes, target_lengths):
+    x = np.asarray(rng.standard_normal((frames, batch, classes)), dtype)
+    x -= np.log(np.exp(x).sum(-1, keepdims=True))
+    targets = rng.integers(1, classes, (batch, max(target_lengths)))
+    return x, targets, np.full(batch, frames), np.array(target_lengths)
+
+
+def test_ctc_of_a_swapped_and_narrowed_operand(dtype, backend):
+    """burn:property:ctc_loss:strided"""
+    x, *rest = ctc_operands(np.random.default_rng(1), dtype, 12, 4, 6, (3, 2, 4, 1))
+    wide = np.full((8, 24, 12), np.nan, dtype)
+    view = wide[2:6, ::2, 3:9].swapaxes(0, 1)
+    view[...] = x
+    g = np.arange(1, 5).astype(dtype)
+    assert backend.ctc_loss(view, *rest).tobytes() == backend.ctc_loss(x, *rest).tobytes()
+    assert backend.ctc_loss_backward(view, *rest, g).tobytes() == backend.ctc_loss_backward(x, *rest, g).tobytes()
+
+
+def test_ctc_of_many_frames(dtype, backend):
+    """burn:property:ctc_loss:long: 400 frames, 36 classes, targets of 60 and 40."""
+    operands = ctc_operands(np.random.default_rng(2), dtype, 400, 2, 36, (60, 40))
+    loss = backend.ctc_loss(*operands)
+    assert np.isfinite(loss).all() and (loss > 10).all() and (loss < 10000).all()
+    grad = backend.ctc_loss_backward(*operands, np.ones(2, dtype))
+    # probabilities less probabilities: nothing is left of their sum
+    assert np.abs(grad.sum(-1)).max() < (1e-5 if dtype == "float32" else 1e-12)
+
+
+def test_ctc_gradient_in_segments(dtype, backend):
+    """A table of forward variables that takes too much memory is computed again in parts."""
+    x, targets, frames, lengths = ctc_operands(np.random.default_rng(3), dtype, 1700, 2, 4, (200, 1))
+    frames[1] = 1699
+    long = backend.ctc_loss_backward(x, targets, frames, lengths, np.ones(2, dtype))
+    short = backend.ctc_loss_backward(x[:, 1:], targets[1:, :1], frames[1:], lengths[1:], np.ones(1, dtype))
+    assert long[:, 1:].tobytes() == short.tobytes() and np.abs(long.sum(-1)).max() < 1e-5
+
+
 CHECKED_ELSEWHERE = {
+    "burn:property:ctc_loss:strided": test_ctc_of_a_swapped_and_narrowed_operand,
+    "burn:property:ctc_loss:long": test_ctc_of_many_frames,
     "prop-import-leaves-fpu-alone": check_mode,
     "burn:property:conv1d:tail": test_the_tail_that_no_window_reaches,
     "burn:property:conv_transpose1d:output_padding": test_output_padding_of_a_whole_stride,

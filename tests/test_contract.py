@@ -16,7 +16,7 @@ from table import ROWS
 import cpuops
 
 PACKAGE = Path(cpuops.__file__).parent
-NOT_OPERATIONS = {"name", "num_threads"}
+NOT_OPERATIONS = {"name", "num_threads", "has_ctc_loss_backward"}
 METHODS = sorted({method for row in ROWS.values() for method in row.methods()})
 ROW_OF = {method: row for row in ROWS.values() for method in row.methods()}
 

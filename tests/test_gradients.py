@@ -23,8 +23,10 @@ def slope_errors(row: Row, call, backend, rng, failures):
             continue
         direction = np.asarray(rng.standard_normal(value.shape))
 
-        def at(step, name=name, value=value, direction=direction):
-            moved = call.map(lambda k, v: np.asarray(v + step * STEP * direction) if k == name else v)
+        back = row.on_surface.get(name, np.asarray)
+
+        def at(step, name=name, value=value, direction=direction, back=back):
+            moved = call.map(lambda k, v: np.asarray(back(v + step * STEP * direction)) if k == name else v)
             return np.asarray(parts(moved.on(backend, row.name))[0]) * output_grad
 
         # differences of each term before the sum, which loses less

@@ -180,6 +180,20 @@ def instance_norm(x, gamma=None, beta=None, epsilon=1e-5):
     return group_norm(x, x.shape[1], gamma, beta, epsilon)
 
 
+def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, *, zero_infinity=False):
+    # torch wants a frame, reads what lies beyond a target, and makes NaN of the gradient of an infinite loss
+    used = torch.arange(targets.shape[1]) < target_lengths[:, None]
+    targets = torch.where(used, targets.long(), (blank + 1) % log_probs.shape[2])
+    frames = input_lengths.long()
+    loss = F.ctc_loss(log_probs, targets, frames.clamp(min=1), target_lengths.long(), blank, "none")
+    loss = torch.where(torch.isinf(loss), loss.detach(), F.ctc_loss(
+        log_probs, targets, frames.clamp(min=1), target_lengths.long(), blank, "none", zero_infinity=True
+    ))
+    nothing = torch.where(target_lengths == 0, 0.0, torch.inf).to(loss.dtype)
+    loss = torch.where(frames == 0, nothing, loss)
+    return torch.where(torch.isinf(loss), 0.0, loss) if zero_infinity else loss
+
+
 def hard_sigmoid(x, alpha=0.2, beta=0.5):
     return torch.clamp(alpha * x + beta, 0, 1)
 
@@ -239,6 +253,7 @@ TORCH = {
     "layer_norm": layer_norm,
     "group_norm": group_norm,
     "instance_norm": instance_norm,
+    "ctc_loss": ctc_loss,
     "rms_norm": lambda x, gamma, epsilon=1e-5: F.rms_norm(x, (x.shape[-1],), gamma, epsilon),
 }
 for _n in (1, 2, 3):

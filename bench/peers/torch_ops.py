@@ -146,6 +146,7 @@ FUNCTIONS = {
     "layer_norm": lambda x, gamma, beta, epsilon: F.layer_norm(x, (x.shape[-1],), gamma, beta, epsilon),
     "rms_norm": lambda x, gamma, epsilon: F.rms_norm(x, (x.shape[-1],), gamma, epsilon),
     "group_norm": F.group_norm,
+    "ctc_loss": lambda x, *args: F.ctc_loss(x, *args, "none"),
     "instance_norm": lambda x, gamma, beta, epsilon: F.instance_norm(x, weight=gamma, bias=beta, eps=epsilon),
     "max_pool2d_with_indices_backward": max_pool2d_with_indices_backward,
     "avg_pool2d_backward": avg_pool2d_backward,
@@ -169,8 +170,15 @@ def batch_norm_train_backward(x, gamma, mean, variance, epsilon, output_grad):
     return partial(aten.native_batch_norm_backward, output_grad, x, gamma, None, None, mean, inverse, True, epsilon, [True] * 3)
 
 
+def ctc_loss_backward(x, targets, input_lengths, target_lengths, grad_loss, blank):
+    lengths = input_lengths.tolist(), target_lengths.tolist()
+    loss, alpha = aten._ctc_loss(x, targets, *lengths, blank, False)
+    return partial(aten._ctc_loss_backward, grad_loss, x, targets, *lengths, loss, alpha, blank, False)
+
+
 # method -> function of its operands that gives the call to be timed
-PREPARED = {"layer_norm_backward": layer_norm_backward, "batch_norm_train_backward": batch_norm_train_backward}
+PREPARED = {"layer_norm_backward": layer_norm_backward, "batch_norm_train_backward": batch_norm_train_backward,
+            "ctc_loss_backward": ctc_loss_backward}
 
 
 # ---------------------------------------------------------------- gradients that have no function of their own

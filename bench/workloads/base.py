@@ -136,7 +136,7 @@ class OperationWorkload(Workload):
     def cost(self, job, results):
         row, gradient = METHODS[self.method]
         call = Call(job.args, job.options)
-        output = job.args["output_grad"] if gradient is not None else results[0]
+        output = results[0] if gradient is None else job.args.get("output_grad", job.args.get("grad_loss"))
         flops = row.flops(self._forward_call(job), output) * (gradient.work if gradient is not None else 1)
         unread = SHAPE_ONLY.get(self.method)
         read = sum(a.nbytes for name, a in call.arrays.items() if name != unread)

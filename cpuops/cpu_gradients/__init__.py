@@ -3,6 +3,7 @@
 from .activation import ActivationKernelGradients
 from .conv import ConvKernelGradients
 from .conv_transpose import ConvTransposeKernelGradients
+from .ctc import CtcKernelGradients
 from .elementwise import ElementwiseKernelGradients
 from .embedding import EmbeddingKernelGradients
 from .loss import LossKernelGradients
@@ -27,5 +28,6 @@ class CpuGradients(
     ConvTransposeKernelGradients,
     PoolKernelGradients,
     NormKernelGradients,
+    CtcKernelGradients,
 ):
     """Hooks ``_<operation>_backward`` that call a kernel."""

@@ -3,6 +3,7 @@
 from .activation import Activation, ActivationGradients
 from .conv import Conv, ConvGradients
 from .conv_transpose import ConvTranspose, ConvTransposeGradients
+from .ctc import Ctc, CtcGradients
 from .elementwise import Elementwise, ElementwiseGradients
 from .embedding import Embedding, EmbeddingGradients
 from .loss import Loss, LossGradients
@@ -15,7 +16,7 @@ from .softmax import Softmax, SoftmaxGradients
 __all__ = ["Forward", "Gradients"]
 
 
-class Forward(Elementwise, Activation, Reduce, Softmax, Loss, Matmul, Embedding, Conv, ConvTranspose, Pool, Norm):
+class Forward(Elementwise, Activation, Reduce, Softmax, Loss, Matmul, Embedding, Conv, ConvTranspose, Pool, Norm, Ctc):
     """Every forward method."""
 
 
@@ -31,5 +32,6 @@ class Gradients(
     ConvTransposeGradients,
     PoolGradients,
     NormGradients,
+    CtcGradients,
 ):
     """Every default gradient."""

@@ -8,7 +8,7 @@ take, how exact they must be, what they cost, and which calls must be refused. S
     for call in row.calls(rng): ...
 """
 
-from table import conv, conv_transpose, elementwise, matmul, norm, pool, reduce
+from table import conv, conv_transpose, ctc, elementwise, matmul, norm, pool, reduce
 from table.base import Bad, Call, Gradient, Row, common_refusals
 
 FAMILIES = {
@@ -19,6 +19,7 @@ FAMILIES = {
     "conv_transpose": conv_transpose.ROWS,
     "pool": pool.ROWS,
     "norm": norm.ROWS,
+    "ctc": ctc.ROWS,
 }
 ROWS = {row.name: row for rows in FAMILIES.values() for row in rows}
 

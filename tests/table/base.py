@@ -71,8 +71,8 @@ def parts(result) -> tuple:
 class Gradient:
     """A method that belongs to a row.
 
-    `takes` are its positional arguments: output_grad, the operation's operands, its results by their field names
-    ("output" for the only one) or one of `given`. `gives` are the operands whose gradients it returns.
+    `takes` are its positional arguments: output_grad (grad_loss where the contract calls it so), the operation's operands,
+    its results by their field names ("output" for the only one) or one of `given`. `gives` are the operands whose gradients it returns.
     """
 
     name: str
@@ -88,7 +88,8 @@ class Gradient:
     scale: Callable | None = None
 
     def call(self, row: Row, call: Call, results: tuple, output_grad: np.ndarray) -> Call:
-        known = {**row.defaults, **call.args, **dict(zip(row.results, results, strict=True)), "output_grad": output_grad}
+        known = {**row.defaults, **call.args, **dict(zip(row.results, results, strict=True))}
+        known |= {"output_grad": output_grad, "grad_loss": output_grad}
         known.update({name: make(call) for name, make in self.given.items()})
         options = {k: v for k, v in call.options.items() if k not in self.without}
         return Call({name: known[name] for name in self.takes.split()}, {**options, **self.more(call)})
@@ -118,6 +119,7 @@ class Row:
     scale(call, wanted)   what an error is relative to, for each result: an array, or a number
     rtol          {dtype: relative tolerance} of results and gradients: the only tolerances there are
     flops(call, output)   arithmetic of one call
+    on_surface    {operand: function} where a gradient is meant along a surface: a moved operand is brought back by it
     """
 
     name: str
@@ -135,6 +137,7 @@ class Row:
     flops: Callable = lambda call, output: output.size
     elementwise: bool = False
     inplace: tuple[str, ...] = ()
+    on_surface: dict[str, Callable] = field(default_factory=dict)
     bad: Callable[[], Iterable[Bad]] = lambda: ()
     exact: tuple[int, ...] = ()  # positions of integer results
 
