@@ -1,4 +1,5 @@
-"""Write cpuops/backend.pyi and cpuops/backward.pyi: the methods that families and factories put on the two classes.
+"""Write cpuops/backend.pyi, cpuops/backward.pyi and cpuops/autograd/functions.pyi: what families and factories put on the two
+classes, and the functions on Vars that are generated from them.
 
     python .ci/make_stubs.py            writes them
     python .ci/make_stubs.py --check    exits 1 when a stub is not what would be written
@@ -13,6 +14,8 @@ from pathlib import Path
 
 import cpuops
 from cpuops import results
+from cpuops.autograd import functions
+from cpuops.autograd._rules import rule_of
 
 FOLDER = Path(cpuops.__file__).parent
 OPERANDS = "x weight bias output_grad output logits targets indices weights input target gamma beta mean variance kernel lhs rhs"
@@ -79,6 +82,39 @@ def stub(cls, bases, head):
     return "\n".join([*imports, "", body, ""])
 
 
+def function_stub(name):
+    """An operation on Vars: its operands may be Vars, and so is its (first) result."""
+    function = getattr(functions, name)
+    text, starred = [], False
+    for p in inspect.signature(function).parameters.values():
+        if p.kind is p.KEYWORD_ONLY and not starred:
+            text.append("*")
+            starred = True
+        kind = "Any" if p.name == "backend" else re.sub(r"\bOperand\b", "Var | Operand", type_of(name, p))
+        default = (
+            "" if p.default is p.empty else f" = {p.default!r}" if isinstance(p.default, int | float | str | None) else " = ..."
+        )
+        text.append(f"{p.name}: {kind}{default}")
+    rule = rule_of(name)
+    result = result_of(getattr(cpuops.Backend, name)) if rule.results and not rule.first_only else "Var"
+    return f"def {name}({', '.join(text)}) -> {result}: ..."
+
+
+def functions_stub():
+    """The functions that functions.py has of its own are in its source; this is beside it, and has all."""
+    lines = [function_stub(name) for name in functions.OPERATIONS]
+    body = "\n".join(lines)
+    tuples = sorted(n for n, c in vars(results).items() if hasattr(c, "_fields") and re.search(rf"-> {n}:", body))
+    types = sorted(n for n in ("DTypeLike", "Operand", "Padding", "PerAxis") if re.search(rf"\b{n}\b", body))
+    return "\n".join([
+        "# written by .ci/make_stubs.py", "from collections.abc import Sequence", "from typing import Any", "",
+        f"from .._types import {', '.join(types)}", f"from ..results import {', '.join(tuples)}",
+        f"from ._shapes import {', '.join(f'{n} as {n}' for n in functions.SHAPES)}", "from ._var import GradFn, Var", "",
+        "SHAPES: list[str]", "OPERATIONS: list[str]", "__all__: list[str]", "",
+        "def grad_fn_of(name: str) -> type[GradFn]: ...", "def power(x: Var, exponent: int | float) -> Var: ...", body, "",
+    ])  # fmt: skip
+
+
 def stubs():
     primitives = [
         "    @property", "    @abstractmethod", "    def name(self) -> str: ...",
@@ -90,6 +126,7 @@ def stubs():
     return {
         FOLDER / "backend.pyi": stub(cpuops.Backend, "(ABC)", primitives),
         FOLDER / "backward.pyi": stub(cpuops.BackwardOps, "", []),
+        FOLDER / "autograd" / "functions.pyi": functions_stub(),
     }
 
 

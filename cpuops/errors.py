@@ -1,6 +1,8 @@
 """Refusals. Every one is a :class:`KernelError`, raised before any thread starts and before anything is written."""
 
-__all__ = ["ArgumentError", "DTypeError", "IndexRangeError", "KernelError", "ShapeError"]
+__all__ = [
+    "ArgumentError", "ChangedError", "DTypeError", "IndexRangeError", "KernelError", "NoDerivativeError", "ReleasedError", "ShapeError",
+]  # fmt: skip
 
 # a message stays readable whatever was passed
 _LONGEST = 300
@@ -24,6 +26,18 @@ class DTypeError(KernelError, TypeError):
 
 class IndexRangeError(KernelError, IndexError):
     """An index, label or length is out of range."""
+
+
+class NoDerivativeError(KernelError, NotImplementedError):
+    """A derivative is asked for that does not exist or is not implemented."""
+
+
+class ReleasedError(KernelError, RuntimeError):
+    """A gradient is asked for a second time, after what was saved for it has been released."""
+
+
+class ChangedError(KernelError, RuntimeError):
+    """An array that was saved for a gradient has been changed since."""
 
 
 def shown(value):
