@@ -51,3 +51,20 @@ def test_convolution(n, size, backend):
             y,
         ) != 0  # fmt: skip
     assert seen >= 4
+
+
+@pytest.mark.parametrize("size", KERNELS)
+def test_windows(size, backend):
+    rng = np.random.default_rng(size)
+    seen = 0
+    for _ in range(5):
+        kernel = [size, int(rng.integers(1, 8))]
+        options, length, output = options_of(rng, 2, kernel, 30)
+        x, y = rng.standard_normal((2, 3, *length)), rng.standard_normal((2, 3 * math.prod(kernel), math.prod(output)))
+        seen += check(
+            lambda a, k=kernel, o=options: backend.unfold4d(a, k, **o),
+            lambda b, n=length, k=kernel, o=options: backend.fold4d(b, n, k, **o),
+            x,
+            y,
+        ) != 0  # fmt: skip
+    assert seen >= 4

@@ -175,6 +175,7 @@ ADAPTERS = {
     F_ + "rms_norm": normalized("rms_norm"),
     F_ + "group_norm": group_norm,
     **{F_ + f"conv{n}d": conv(n) for n in (1, 2, 3)},
+    F_ + "unfold": unfold,
     **{F_ + f"conv_transpose{n}d": conv_transpose(n) for n in (1, 2, 3)},
     **{F_ + f"max_pool{n}d": max_pool(n) for n in (1, 2, 3)},
     **{F_ + f"avg_pool{n}d": avg_pool(n) for n in (1, 2, 3)},

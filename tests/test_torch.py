@@ -73,6 +73,24 @@ def conv_transpose(n):
     return run
 
 
+def windows(kernel_size, stride, padding, dilation):
+    """torch's arguments without padding, and the padding."""
+    kernel, pads = per_axis(kernel_size, 2), pad_pairs(padding, (1, 1), (1, 1))
+    return (kernel, per_axis(dilation, 2), 0, per_axis(stride, 2)), pads
+
+
+def unfold4d(x, kernel_size, *, stride=1, padding=0, dilation=1):
+    options, pads = windows(kernel_size, stride, padding, dilation)
+    return F.unfold(F.pad(x, flat(pads)), *options)
+
+
+def fold4d(x, output_size, kernel_size, *, stride=1, padding=0, dilation=1):
+    options, pads = windows(kernel_size, stride, padding, dilation)
+    size = per_axis(output_size, 2)
+    y = F.fold(x, [n + sum(p) for n, p in zip(size, pads, strict=True)], *options)
+    return y[:, :, pads[0][0] : pads[0][0] + size[0], pads[1][0] : pads[1][0] + size[1]]
+
+
 def both_sides(padding, n):
     """One padding an axis, or None where the two sides differ, which torch's pools do not have."""
     pairs = pad_pairs(padding, (1,) * n, (1,) * n)
@@ -246,6 +264,8 @@ TORCH = {
     "log_softmax": lambda x, axis=-1: F.log_softmax(x, axis),
     "cross_entropy": cross_entropy,
     "mse_loss": mse_loss,
+    "unfold4d": unfold4d,
+    "fold4d": fold4d,
     "linear": lambda x, weight, bias=None: F.linear(x, weight.t(), bias),
     "embedding": lambda weights, indices: F.embedding(indices.long(), weights),
     "batch_norm": batch_norm,

@@ -67,6 +67,17 @@ def conv_transpose(n):
     }
 
 
+# ---------------------------------------------------------------- windows as columns
+
+
+def unfold4d(x, kernel_size, *, stride=1, padding=0, dilation=1):
+    return F.unfold(x, kernel_size, dilation, padding, stride)
+
+
+def fold4d(x, output_size, kernel_size, *, stride=1, padding=0, dilation=1):
+    return F.fold(x, output_size, kernel_size, dilation, padding, stride)
+
+
 # ---------------------------------------------------------------- pooling
 
 
@@ -135,6 +146,7 @@ FUNCTIONS = {
     "matmul": torch.matmul,
     "matmul_backward": lambda g, lhs, rhs: (torch.matmul(g, rhs.mT), torch.matmul(lhs.mT, g)),
     "linear": lambda x, weight, bias: torch.addmm(bias, x, weight),
+    "unfold4d": unfold4d, "fold4d": fold4d, "unfold4d_backward": fold4d, "fold4d_backward": unfold4d,
     "linear_x_backward": lambda weight, g: torch.mm(g, weight.t()),
     "linear_weight_backward": lambda x, g: torch.mm(x.t(), g),
     "linear_bias_backward": lambda g: torch.sum(g, 0),

@@ -12,11 +12,12 @@ from .norm import Norm, NormGradients
 from .pool import Pool, PoolGradients
 from .reduce import Reduce, ReduceGradients
 from .softmax import Softmax, SoftmaxGradients
+from .unfold import Unfold, UnfoldGradients
 
 __all__ = ["Forward", "Gradients"]
 
 
-class Forward(Elementwise, Activation, Reduce, Softmax, Loss, Matmul, Embedding, Conv, ConvTranspose, Pool, Norm, Ctc):
+class Forward(Elementwise, Activation, Reduce, Softmax, Loss, Matmul, Embedding, Conv, ConvTranspose, Unfold, Pool, Norm, Ctc):
     """Every forward method."""
 
 
@@ -30,6 +31,7 @@ class Gradients(
     EmbeddingGradients,
     ConvGradients,
     ConvTransposeGradients,
+    UnfoldGradients,
     PoolGradients,
     NormGradients,
     CtcGradients,

@@ -12,3 +12,4 @@ from oracle.matmul import *  # noqa: F403
 from oracle.norm import *  # noqa: F403
 from oracle.pool import *  # noqa: F403
 from oracle.reduce import *  # noqa: F403
+from oracle.unfold import *  # noqa: F403

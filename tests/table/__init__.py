@@ -8,7 +8,7 @@ take, how exact they must be, what they cost, and which calls must be refused. S
     for call in row.calls(rng): ...
 """
 
-from table import conv, conv_transpose, ctc, elementwise, matmul, norm, pool, reduce
+from table import conv, conv_transpose, ctc, elementwise, matmul, norm, pool, reduce, unfold
 from table.base import Bad, Call, Gradient, Row, common_refusals
 
 FAMILIES = {
@@ -17,6 +17,7 @@ FAMILIES = {
     "matmul": matmul.ROWS,
     "conv": conv.ROWS,
     "conv_transpose": conv_transpose.ROWS,
+    "unfold": unfold.ROWS,
     "pool": pool.ROWS,
     "norm": norm.ROWS,
     "ctc": ctc.ROWS,
