@@ -1,7 +1,8 @@
 """The rules of out=: the array given is the one returned, filled, and nothing around it is touched; refusals write nothing."""
 
 import numpy as np
-from support import Failures, different_bits, result_of, seeded
+import pytest
+from support import Failures, Mine, different_bits, result_of, seeded
 from table.base import parts
 
 import cpuops
@@ -156,3 +157,43 @@ def test_out_is_keyword_only(row, serial):
         else:
             assert parameters["out"].kind is inspect.Parameter.KEYWORD_ONLY and parameters["out"].default is None, method
             assert list(parameters)[-1] == "out", f"{method}: out= is not the last"
+
+
+def test_embedding_gradient_is_added_to_out(dtype, backend):
+    """With `accumulate` the rows that no index names are not written, the others as if out had been a first gradient."""
+    rng = seeded("accumulate", dtype)
+    for v, d, n in ((7, 5, 40), (300, 33, 500), (2000, 130, 90), (3, 0, 2), (5, 4, 0)):
+        weights, indices = np.zeros((v, d), dtype), rng.integers(0, v, n)
+        grads = np.asarray(rng.standard_normal((2, n, d)), dtype)
+        block, out = guarded((v, d), dtype)
+        out[...] = np.inf
+        out[np.unique(indices)] = 0
+        assert backend.embedding_backward(weights, grads[0], indices, accumulate=True, out=out) is out
+        first = backend.embedding_backward(weights, grads[0], indices)
+        unnamed = np.setdiff1d(np.arange(v), indices)
+        assert np.isinf(out[unnamed]).all() and untouched(block, out.size)
+        out[unnamed] = 0
+        assert out.tobytes() == first.tobytes()
+        both = backend.embedding_backward(weights, np.concatenate([*grads]), np.concatenate([indices, indices]))
+        default = cpuops.BackwardOps.embedding_backward(Mine(), weights, grads[1], indices, accumulate=True, out=out.copy())
+        backend.embedding_backward(weights, grads[1], indices, accumulate=True, out=out)
+        assert out.tobytes() == both.tobytes() == default.tobytes()
+
+
+def test_a_table_beyond_the_caches_is_cleared(backend):
+    """Zeros then go past the caches, in whole lines between two ends."""
+    weights, indices = np.zeros((300_001, 7), np.float32), np.array([0, 300_000, 5])
+    block, out = guarded(weights.shape, weights.dtype)
+    backend.embedding_backward(weights, np.ones((3, 7), np.float32), indices, out=out)
+    assert untouched(block, out.size) and (out[indices] == 1).all() and out.sum() == 21
+
+
+def test_nothing_to_accumulate_into(backend):
+    operands = np.zeros((3, 2)), np.ones((1, 2)), np.array([0])
+    for flag in (True, 1, None, "yes"):
+        with pytest.raises(cpuops.ArgumentError, match="embedding_backward.*accumulate"):
+            backend.embedding_backward(*operands, accumulate=flag)
+    out = np.zeros((3, 2))
+    with pytest.raises(cpuops.IndexRangeError):
+        backend.embedding_backward(*operands[:2], np.array([3]), accumulate=True, out=out)
+    assert not out.any()

@@ -2,6 +2,7 @@
 #ifndef CPUOPS_EMBEDDING_H
 #define CPUOPS_EMBEDDING_H
 #include "simd.h"
+#include "stream.h"
 #define REAL_BODY "embedding_real.h"
 #include "for_each_real.h"
 #endif

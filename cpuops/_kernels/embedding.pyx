@@ -15,9 +15,9 @@ cdef extern from "embedding.h" nogil:
     void embedding_gather_f64(const double *table, Py_ssize_t rs, Py_ssize_t cs, const int64_t *index, double *out,
                               Py_ssize_t lo, Py_ssize_t hi, Py_ssize_t d) noexcept
     void embedding_scatter_f32(const float *grad, const int64_t *index, float *out, Py_ssize_t n, Py_ssize_t d,
-                               Py_ssize_t v0, Py_ssize_t v1, Py_ssize_t c0, Py_ssize_t c1) noexcept
+                               Py_ssize_t v0, Py_ssize_t v1, Py_ssize_t c0, Py_ssize_t c1, int accumulate) noexcept
     void embedding_scatter_f64(const double *grad, const int64_t *index, double *out, Py_ssize_t n, Py_ssize_t d,
-                               Py_ssize_t v0, Py_ssize_t v1, Py_ssize_t c0, Py_ssize_t c1) noexcept
+                               Py_ssize_t v0, Py_ssize_t v1, Py_ssize_t c0, Py_ssize_t c1, int accumulate) noexcept
 
 
 cdef inline void gather(const real *table, Py_ssize_t rs, Py_ssize_t cs, const int64_t *index, real *out, Py_ssize_t b,
@@ -47,21 +47,22 @@ def embedding(real tag, cnp.ndarray table, cnp.ndarray indices, cnp.ndarray out,
 
 
 cdef inline void scatter(const real *grad, const int64_t *index, real *out, Py_ssize_t task, Py_ssize_t across,
-                         Py_ssize_t rows, Py_ssize_t columns, Py_ssize_t n, Py_ssize_t v, Py_ssize_t d) noexcept nogil:
+                         Py_ssize_t rows, Py_ssize_t columns, Py_ssize_t n, Py_ssize_t v, Py_ssize_t d,
+                         bint accumulate) noexcept nogil:
     cdef Py_ssize_t r = task // across, c = task % across
     if real is float:
         embedding_scatter_f32(grad, index, out, n, d, block_start(r, rows), block_end(r, rows, v), block_start(c, columns),
-                              block_end(c, columns, d))
+                              block_end(c, columns, d), accumulate)
     else:
         embedding_scatter_f64(grad, index, out, n, d, block_start(r, rows), block_end(r, rows, v), block_start(c, columns),
-                              block_end(c, columns, d))
+                              block_end(c, columns, d), accumulate)
 
 
 def embedding_backward(real tag, cnp.ndarray grad, cnp.ndarray indices, cnp.ndarray out, Py_ssize_t n, Py_ssize_t v,
-                       Py_ssize_t d, int num_threads):
+                       Py_ssize_t d, bint accumulate, int num_threads):
     """IN grad [n, d], indices [n] (int64, in range); OUT out [v, d]: the rows of grad added up by index, in index order, in
-    the precision of grad. parallel over blocks of the table: of columns, which cost nothing, as far as they are two cache
-    lines wide, then of rows, for each of which all indices are read."""
+    the precision of grad, to what is there with `accumulate`. parallel over blocks of the table: of columns, which cost
+    nothing, as far as they are two cache lines wide, then of rows, for each of which all indices are read."""
     cdef const real *g = <const real *> data(grad)
     cdef const int64_t *index = <const int64_t *> data(indices)
     cdef real *o = <real *> data(out)
@@ -75,7 +76,7 @@ def embedding_backward(real tag, cnp.ndarray grad, cnp.ndarray indices, cnp.ndar
     with nogil:
         if num_threads <= 1:
             if tasks:
-                scatter(g, index, o, 0, 1, v, d, n, v, d)
+                scatter(g, index, o, 0, 1, v, d, n, v, d, accumulate)
         else:
             for task in prange(tasks, schedule='dynamic', num_threads=num_threads):
-                scatter(g, index, o, task, across, rows, columns, n, v, d)
+                scatter(g, index, o, task, across, rows, columns, n, v, d, accumulate)

@@ -36,14 +36,15 @@ INLINE void FN(embedding_add)(const real *grad, real *row, ptrdiff_t c0, ptrdiff
         vstore_n(row + j, vload_n(row + j, c1 - j) + vload_n(grad + j, c1 - j), c1 - j);
 }
 
-/* rows [v0, v1) and columns [c0, c1) of the table's gradient, which nobody else writes: zero them, then add in index order */
+/* rows [v0, v1) and columns [c0, c1) of the table's gradient, which nobody else writes: zero them, unless they are added to, then
+ * add in index order */
 FUNC void FN(embedding_scatter)(const real *grad, const int64_t *index, real *out, ptrdiff_t n, ptrdiff_t d,
-                                ptrdiff_t v0, ptrdiff_t v1, ptrdiff_t c0, ptrdiff_t c1)
+                                ptrdiff_t v0, ptrdiff_t v1, ptrdiff_t c0, ptrdiff_t c1, int accumulate)
 {
-    if (c0 == 0 && c1 == d)
-        memset(out + v0 * d, 0, (size_t)((v1 - v0) * d) * sizeof(real));
+    if (!accumulate && c0 == 0 && c1 == d)
+        clear_stream(out + v0 * d, (size_t)((v1 - v0) * d) * sizeof(real));
     else
-        for (ptrdiff_t r = v0; r < v1; r++)
+        for (ptrdiff_t r = v0; !accumulate && r < v1; r++)
             memset(out + r * d + c0, 0, (size_t)(c1 - c0) * sizeof(real));
     ptrdiff_t mine[256]; /* the positions among the next ones whose row is ours, collected without a branch */
     for (ptrdiff_t first = 0; first < n; first += 256) {

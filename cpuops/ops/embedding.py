@@ -6,6 +6,7 @@ V rows of D numbers each; N indices.
 import numpy as np
 
 from .. import _alloc, _check, _threads
+from ..errors import ArgumentError, message
 
 __all__ = ["Embedding", "EmbeddingGradients"]
 
@@ -54,7 +55,7 @@ class Embedding:
 class EmbeddingGradients:
     """Gradients of the family."""
 
-    def embedding_backward(self, weights, output_grad, indices, *, out=None):
+    def embedding_backward(self, weights, output_grad, indices, *, accumulate=False, out=None):
         """Differentiate :meth:`embedding` by its table: weights_grad[v] = Σ g[...] over the places where indices is v.
 
         Parameters
@@ -63,13 +64,16 @@ class EmbeddingGradients:
             The table; only its shape and dtype matter.
         output_grad : ndarray, [..., D]
         indices : ndarray of any integer dtype, [...]
+        accumulate : bool
+            Whether the gradient is added to what `out` holds. A table of many rows, of which a batch names few, is then
+            not written at all but for those.
         out : ndarray, optional
-            Where to write the result; it may not overlap an operand.
+            Where to write the result; it may not overlap an operand. Needed with `accumulate`.
 
         Returns
         -------
         ndarray
-            [V, D]; zeros in the rows that no index names.
+            [V, D]; zeros in the rows that no index names, or what they were with `accumulate`.
 
         Raises
         ------
@@ -79,22 +83,28 @@ class EmbeddingGradients:
             weights has not two axes, or output_grad is not [..., D] for the shape of indices.
         DTypeError
             An operand is no array of the dtype it should have, or the floating dtypes differ.
+        ArgumentError
+            `accumulate` is no flag, or there is no `out` to add to.
 
         Notes
         -----
         Repeated indices add up in the order of indices (row-major), in the precision of the table, whatever the thread
-        count. V·D elements are written and up to 3·N·D moved.
+        count; with `accumulate` after what is there. V·D elements are written (none with `accumulate`) and up to 3·N·D
+        moved.
         """
         op = "embedding_backward"
         w, g = _check.required_strided(op, ("weights", "output_grad"), (weights, output_grad))
         i = _indices(op, w, indices)
         if g.shape != (*i.shape, w.shape[1]):
             _check.shape(op, "output_grad", g, (*i.shape, w.shape[1]), f"indices has shape {i.shape}, weights {w.shape}")
+        if _check.flag(op, "accumulate", accumulate) and out is None:
+            raise ArgumentError(message(op, "accumulate", "True without out", "an array out to add to"))
         out = _alloc.output(op, out, w.shape, w.dtype, (weights, output_grad, indices))
-        return self._embedding_backward(_check.contiguous(g), i, out)
+        return self._embedding_backward(_check.contiguous(g), i, accumulate, out)
 
-    def _embedding_backward(self, g, indices, out):
-        out[...] = 0
+    def _embedding_backward(self, g, indices, accumulate, out):
+        if not accumulate:
+            out[...] = 0
         np.add.at(out, indices, g)
         return out
 
