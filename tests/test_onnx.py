@@ -81,11 +81,24 @@ def over_all(kind):
     return run
 
 
+# ---------------------------------------------------------------- padding
+
+
+def pad(backend, attributes, x, pads, value=None, axes=None):
+    mode = attributes.get("mode", b"constant").decode()
+    pairs = np.zeros((x.ndim, 2), np.int64)
+    pairs[slice(None) if axes is None else axes] = np.asarray(pads).reshape(2, -1).T
+    if mode == "wrap" or pairs.min() < 0:
+        raise Beyond("neither periodic nor negative padding")
+    return backend.pad(x, pairs, mode=mode, value=0.0 if value is None else float(value))
+
+
 # ---------------------------------------------------------------- all of them
 
 ADAPTERS = {
     "MaxPool": max_pool,
     "AveragePool": average_pool,
+    "Pad": pad,
     "GlobalMaxPool": over_all("max"),
     "GlobalAveragePool": over_all("avg"),
 }

@@ -151,6 +151,15 @@ def avg_pool(n):
     return run
 
 
+def pad(x, pads, *, mode="constant", value=0.0):
+    pairs = [tuple(map(int, p)) for p in pads]
+    if mode == "constant":
+        return F.pad(x, flat(pairs), value=float(value))
+    for axis, pair in enumerate(pairs):  # F.pad mirrors the last axes only, and not more than once
+        x = x.index_select(axis, torch.from_numpy(np.pad(np.arange(x.shape[axis]), pair, mode)))
+    return x
+
+
 def adaptive(function, several=False):
     def run(x, output_size, *, layout="NCHW", indices_dtype=None):
         if layout == "NHWC":
@@ -267,6 +276,7 @@ TORCH = {
     "unfold4d": unfold4d,
     "fold4d": fold4d,
     "linear": lambda x, weight, bias=None: F.linear(x, weight.t(), bias),
+    "pad": pad,
     "embedding": lambda weights, indices: F.embedding(indices.long(), weights),
     "batch_norm": batch_norm,
     "batch_norm_train": batch_norm_train,

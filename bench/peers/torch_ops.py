@@ -108,6 +108,16 @@ def avg_pool2d_backward(x, output_grad, size, *, stride=None, padding=0, ceil_mo
     return aten.avg_pool2d_backward(output_grad, x, *lists, ceil_mode, count_include_pad, None)
 
 
+# ---------------------------------------------------------------- padding: torch takes the last axis first
+
+
+def pad(x, pads, *, mode="constant", value=0.0):
+    flat = [p for pair in reversed(pads) for p in pair]
+    if mode == "constant":
+        return F.pad(x, flat, value=value)
+    return F.pad(x, flat[: 2 * (x.ndim - 2)], mode={"edge": "replicate"}.get(mode, mode))
+
+
 # ---------------------------------------------------------------- normalisation: ours returns (output, mean, variance)
 
 
@@ -151,6 +161,7 @@ FUNCTIONS = {
     "linear_weight_backward": lambda x, g: torch.mm(x.t(), g),
     "linear_bias_backward": lambda g: torch.sum(g, 0),
     "linear_backward": lambda x, weight, g: (torch.mm(g, weight.t()), torch.mm(x.t(), g), torch.sum(g, 0)),
+    "pad": pad,
     "embedding": lambda weights, indices: F.embedding(indices, weights),
     "embedding_backward": lambda weights, g, indices: aten.embedding_dense_backward(g, indices, weights.shape[0], -1, False),
     "batch_norm": lambda x, gamma, beta, mean, variance, epsilon: F.batch_norm(x, mean, variance, gamma, beta, eps=epsilon),
@@ -188,9 +199,20 @@ def ctc_loss_backward(x, targets, input_lengths, target_lengths, grad_loss, blan
     return partial(aten._ctc_loss_backward, grad_loss, x, targets, *lengths, loss, alpha, blank, False)
 
 
+def pad_backward(output_grad, pads, *, mode="constant"):
+    shape = [n - sum(pair) for n, pair in zip(output_grad.shape, pads, strict=True)]
+    with torch.enable_grad():
+        x = torch.zeros(shape, dtype=output_grad.dtype).requires_grad_()
+        output = pad(x, pads, mode=mode)
+    return partial(torch.autograd.grad, output, x, output_grad, retain_graph=True)
+
 # method -> function of its operands that gives the call to be timed
-PREPARED = {"layer_norm_backward": layer_norm_backward, "batch_norm_train_backward": batch_norm_train_backward,
-            "ctc_loss_backward": ctc_loss_backward}
+PREPARED = {
+    "layer_norm_backward": layer_norm_backward,
+    "batch_norm_train_backward": batch_norm_train_backward,
+    "ctc_loss_backward": ctc_loss_backward,
+    "pad_backward": pad_backward,
+}
 
 
 # ---------------------------------------------------------------- gradients that have no function of their own

@@ -52,7 +52,7 @@ def ways(variant, method, args, options):
     if method in torch_ops.FUNCTIONS:
         call = partial(torch_ops.FUNCTIONS[method], *args.values(), **options)
     elif method in torch_ops.PREPARED:
-        call = torch_ops.PREPARED[method](*args.values())
+        call = torch_ops.PREPARED[method](*args.values(), **options)
     else:
         variant = f"{variant} autograd".strip()
         call = torch_ops.autograd(method, args, options) if "output_grad" in args else None

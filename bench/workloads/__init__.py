@@ -4,13 +4,13 @@ import re
 
 from .. import operations  # noqa: F401  (makes the table importable)
 from ..errors import BenchError
-from . import conv, conv_transpose, ctc, elementwise, matmul, norm, pool, reduce, sized, small, step, unfold
+from . import conv, conv_transpose, ctc, elementwise, matmul, norm, pad, pool, reduce, sized, small, step, unfold
 from .base import Cost, Job, Workload
 
 __all__ = ["BY_NAME", "FAMILIES", "SERIES", "TO_COME", "WORKLOADS", "Cost", "Job", "Workload", "chosen", "unmeasured"]
 
 WORKLOADS: dict[str, Workload] = {
-    w.name: w for module in (elementwise, reduce, matmul, conv, conv_transpose, unfold, pool, norm, ctc, small, step) for w in module.WORKLOADS
+    w.name: w for module in (elementwise, reduce, matmul, conv, conv_transpose, unfold, pool, pad, norm, ctc, small, step) for w in module.WORKLOADS
 }
 SERIES = sized.SERIES
 # everything that a worker can be asked for

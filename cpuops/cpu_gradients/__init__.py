@@ -9,6 +9,7 @@ from .embedding import EmbeddingKernelGradients
 from .loss import LossKernelGradients
 from .matmul import MatmulKernelGradients
 from .norm import NormKernelGradients
+from .pad import PadKernelGradients
 from .pool import PoolKernelGradients
 from .reduce import ReduceKernelGradients
 from .softmax import SoftmaxKernelGradients
@@ -27,6 +28,7 @@ class CpuGradients(
     ConvKernelGradients,
     ConvTransposeKernelGradients,
     PoolKernelGradients,
+    PadKernelGradients,
     NormKernelGradients,
     CtcKernelGradients,
 ):

@@ -9,6 +9,7 @@ from .embedding import Embedding, EmbeddingGradients
 from .loss import Loss, LossGradients
 from .matmul import Matmul, MatmulGradients
 from .norm import Norm, NormGradients
+from .pad import Pad, PadGradients
 from .pool import Pool, PoolGradients
 from .reduce import Reduce, ReduceGradients
 from .softmax import Softmax, SoftmaxGradients
@@ -17,7 +18,7 @@ from .unfold import Unfold, UnfoldGradients
 __all__ = ["Forward", "Gradients"]
 
 
-class Forward(Elementwise, Activation, Reduce, Softmax, Loss, Matmul, Embedding, Conv, ConvTranspose, Unfold, Pool, Norm, Ctc):
+class Forward(Elementwise, Activation, Reduce, Softmax, Loss, Matmul, Embedding, Conv, ConvTranspose, Unfold, Pool, Pad, Norm, Ctc):
     """Every forward method."""
 
 
@@ -33,6 +34,7 @@ class Gradients(
     ConvTransposeGradients,
     UnfoldGradients,
     PoolGradients,
+    PadGradients,
     NormGradients,
     CtcGradients,
 ):

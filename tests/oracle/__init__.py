@@ -10,6 +10,7 @@ from oracle.ctc import *  # noqa: F403
 from oracle.elementwise import *  # noqa: F403
 from oracle.matmul import *  # noqa: F403
 from oracle.norm import *  # noqa: F403
+from oracle.pad import *  # noqa: F403
 from oracle.pool import *  # noqa: F403
 from oracle.reduce import *  # noqa: F403
 from oracle.unfold import *  # noqa: F403

@@ -83,7 +83,7 @@ class Gradient:
     when: Callable[[Call], bool] = lambda call: True
     more: Callable[[Call], dict] = lambda call: {}  # further keyword options
     given: dict[str, Callable[[Call], Any]] = field(default_factory=dict)
-    free: str = ""  # "first" or "last" axis of output_grad, where any length is legal; "longer": both
+    free: str = ""  # "first" or "last" axis of output_grad, where any length is legal; "longer": both; "every": any shape
     work: float = 1.0  # operations, as a multiple of the forward's
     scale: Callable | None = None
 
@@ -222,7 +222,7 @@ def common_refusals(row: Row) -> Iterable[Bad]:
     yield from _refusals_of(row, row.name, call, row.optional)
     for gradient, gcall in row.gradient_calls(call, results, output_grad):
         yield from _refusals_of(row, gradient.name, gcall, row.optional)
-        if "output_grad" not in gradient.takes.split() or len(gcall.args) == 1:
+        if "output_grad" not in gradient.takes.split() or len(gcall.args) == 1 or gradient.free == "every":
             continue
         shape = results[0].shape
         for why, other in (
