@@ -206,6 +206,7 @@ def pad_backward(output_grad, pads, *, mode="constant"):
         output = pad(x, pads, mode=mode)
     return partial(torch.autograd.grad, output, x, output_grad, retain_graph=True)
 
+
 # method -> function of its operands that gives the call to be timed
 PREPARED = {
     "layer_norm_backward": layer_norm_backward,

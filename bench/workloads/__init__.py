@@ -9,9 +9,12 @@ from .base import Cost, Job, Workload
 
 __all__ = ["BY_NAME", "FAMILIES", "SERIES", "TO_COME", "WORKLOADS", "Cost", "Job", "Workload", "chosen", "unmeasured"]
 
-WORKLOADS: dict[str, Workload] = {
-    w.name: w for module in (elementwise, reduce, matmul, conv, conv_transpose, unfold, pool, pad, norm, ctc, small, step) for w in module.WORKLOADS
-}
+MODULES = (
+    elementwise, reduce, matmul, conv, conv_transpose, unfold,
+    pool, pad, norm, ctc,
+    small, step,
+)  # fmt: skip
+WORKLOADS: dict[str, Workload] = {w.name: w for module in MODULES for w in module.WORKLOADS}
 SERIES = sized.SERIES
 # everything that a worker can be asked for
 BY_NAME = WORKLOADS | {w.name: w for series in SERIES.values() for w in series}
