@@ -63,7 +63,7 @@ def test_special_values_arrive_where_they_must(row, dtype, serial, eager):
 
 LINEAR = (
     "neg add sub mul matmul linear conv1d conv2d conv3d avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d "
-    "adaptive_avg_pool3d embedding reduce_sum reduce_mean"
+    "adaptive_avg_pool3d interpolate embedding reduce_sum reduce_mean"
 ).split()
 
 

@@ -170,6 +170,34 @@ def adaptive(function, several=False):
     return run
 
 
+LINEAR_MODES = {3: "linear", 4: "bilinear", 5: "trilinear"}
+
+
+def interpolate(x, output_size=None, *, scale_factor=None, **options):
+    """Where torch has the same: two transforms, no crop, one cubic coefficient each with and without antialiasing."""
+    mode = options.pop("mode", "bilinear")
+    transform = options.pop("coordinate_transform", None)
+    a, exclude = options.pop("cubic_a", -0.75), options.pop("exclude_outside", False)
+    antialias = options.pop("antialias", False)
+    size = None if output_size is None else per_axis(output_size, x.ndim - 2)
+    if options or mode == "lanczos3":
+        return None
+    if mode.startswith("nearest"):
+        # torch computes a nearest cell in float32: only where that is exact
+        if transform is not None or size is None or any(o % n and n % o for o, n in zip(size, x.shape[2:], strict=True)):
+            return None
+        return F.interpolate(x, size, mode=mode.replace("_", "-"))
+    if transform not in (None, "half_pixel", "align_corners") or (mode == "bicubic" and x.ndim != 4):
+        return None
+    if antialias != exclude or (mode == "bicubic" and a != (-0.5 if antialias else -0.75)) or (antialias and x.ndim != 4):
+        return None
+    if size is None and (transform == "align_corners" or antialias):
+        return None
+    mode = LINEAR_MODES[x.ndim] if mode == "bilinear" else mode
+    corners = transform == "align_corners"
+    return F.interpolate(x, size, scale_factor, mode, align_corners=corners, recompute_scale_factor=False, antialias=antialias)
+
+
 def reduction(function):
     def run(x, *, axis=None, keepdims=False):
         axes = tuple(range(x.ndim)) if axis is None else axis
@@ -297,6 +325,7 @@ for _n in (1, 2, 3):
         f"adaptive_max_pool{_n}d": adaptive(getattr(F, f"adaptive_max_pool{_n}d")),
         f"adaptive_max_pool{_n}d_with_indices": adaptive(getattr(F, f"adaptive_max_pool{_n}d_with_indices"), True),
     }
+TORCH["interpolate"] = interpolate
 WITHOUT_TORCH = {"argmax", "conv2d_input_backward"}  # of ties and of NaN torch promises nothing; the other is conv2d's gradient
 # torch rounds a constant of these gradients to float32, even for float64
 COARSE_GRADIENTS = {"hard_swish", "selu"}

@@ -10,8 +10,8 @@ __all__ = ["FOUR_AXES", "FUNCTIONS", "OUT", "PREPARED", "autograd"]
 aten = torch.ops.aten
 # methods that also run in the channels_last memory format
 FOUR_AXES = (
-    "conv2d", "max_pool2d", "avg_pool2d", "adaptive_avg_pool2d", "adaptive_max_pool2d", "batch_norm", "group_norm",
-    "instance_norm",
+    "conv2d", "max_pool2d", "avg_pool2d", "adaptive_avg_pool2d", "adaptive_max_pool2d", "interpolate", "batch_norm",
+    "group_norm", "instance_norm",
 )  # fmt: skip
 
 
@@ -118,6 +118,26 @@ def pad(x, pads, *, mode="constant", value=0.0):
     return F.pad(x, flat[: 2 * (x.ndim - 2)], mode={"edge": "replicate"}.get(mode, mode))
 
 
+# ---------------------------------------------------------------- resampling
+
+LINEAR_MODES = {3: "linear", 4: "bilinear", 5: "trilinear"}
+
+
+def interpolate(x, size, *, mode="bilinear", antialias=False, exclude_outside=False, cubic_a=-0.75):
+    """Of the options those that torch has: its cubic coefficient and its edges depend on antialiasing."""
+    if antialias != exclude_outside or (mode == "bicubic" and cubic_a != (-0.5 if antialias else -0.75)):
+        raise ValueError("torch has no such filter")
+    mode = LINEAR_MODES[x.ndim] if mode == "bilinear" else mode.replace("_", "-")
+    return F.interpolate(x, size, mode=mode, antialias=antialias)
+
+
+def interpolate_backward(x, output_grad, size, *, mode="bilinear", antialias=False, exclude_outside=False, cubic_a=-0.75):
+    if mode == "nearest":
+        return aten.upsample_nearest2d_backward(output_grad, size, x.shape)
+    name = f"_upsample_{mode}2d_aa_backward" if antialias else f"upsample_{mode}2d_backward"
+    return getattr(aten, name)(output_grad, size, x.shape, False)
+
+
 # ---------------------------------------------------------------- normalisation: ours returns (output, mean, variance)
 
 
@@ -173,6 +193,8 @@ FUNCTIONS = {
     "instance_norm": lambda x, gamma, beta, epsilon: F.instance_norm(x, weight=gamma, bias=beta, eps=epsilon),
     "max_pool2d_with_indices_backward": max_pool2d_with_indices_backward,
     "avg_pool2d_backward": avg_pool2d_backward,
+    "interpolate": interpolate,
+    "interpolate_backward": interpolate_backward,
     "adaptive_avg_pool2d_backward": lambda x, g: aten._adaptive_avg_pool2d_backward(g, x),
     **conv(1), **conv(2), **conv(3), **conv_transpose(1), **conv_transpose(2), **conv_transpose(3),
     **pools(1), **pools(2), **pools(3),

@@ -4,14 +4,14 @@ import re
 
 from .. import operations  # noqa: F401  (makes the table importable)
 from ..errors import BenchError
-from . import conv, conv_transpose, ctc, elementwise, matmul, norm, pad, pool, reduce, sized, small, step, unfold
+from . import conv, conv_transpose, ctc, elementwise, interpolate, matmul, norm, pad, pool, reduce, sized, small, step, unfold
 from .base import Cost, Job, Workload
 
 __all__ = ["BY_NAME", "FAMILIES", "SERIES", "TO_COME", "WORKLOADS", "Cost", "Job", "Workload", "chosen", "unmeasured"]
 
 MODULES = (
     elementwise, reduce, matmul, conv, conv_transpose, unfold,
-    pool, pad, norm, ctc,
+    pool, interpolate, pad, norm, ctc,
     small, step,
 )  # fmt: skip
 WORKLOADS: dict[str, Workload] = {w.name: w for module in MODULES for w in module.WORKLOADS}
@@ -24,7 +24,6 @@ FAMILIES = tuple(dict.fromkeys(w.family for w in WORKLOADS.values()))
 # and the family still stands here, so that nothing is left out silently
 TO_COME = {
     "deform": "deform_conv2d",
-    "resample": "interpolate",
     "attention": "attention",
 }
 

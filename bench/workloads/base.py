@@ -18,6 +18,7 @@ SHAPE_ONLY = {
     **dict.fromkeys([f"conv{n}d_weight_backward" for n in (1, 2, 3)], "weight"),
     **dict.fromkeys([f"{kind}_pool{n}d_with_indices_backward" for kind in ("max", "adaptive_max") for n in (1, 2, 3)], "x"),
     **dict.fromkeys([f"{kind}_pool{n}d_backward" for kind in ("avg", "adaptive_avg") for n in (1, 2, 3)], "x"),
+    "interpolate_backward": "x",
     "embedding_backward": "weights",
 }
 

@@ -6,6 +6,7 @@ from .conv_transpose import ConvTransposeKernelGradients
 from .ctc import CtcKernelGradients
 from .elementwise import ElementwiseKernelGradients
 from .embedding import EmbeddingKernelGradients
+from .interpolate import InterpolateKernelGradients
 from .loss import LossKernelGradients
 from .matmul import MatmulKernelGradients
 from .norm import NormKernelGradients
@@ -29,6 +30,7 @@ class CpuGradients(
     ConvTransposeKernelGradients,
     PoolKernelGradients,
     PadKernelGradients,
+    InterpolateKernelGradients,
     NormKernelGradients,
     CtcKernelGradients,
 ):

@@ -6,6 +6,7 @@ from .conv_transpose import ConvTranspose, ConvTransposeGradients
 from .ctc import Ctc, CtcGradients
 from .elementwise import Elementwise, ElementwiseGradients
 from .embedding import Embedding, EmbeddingGradients
+from .interpolate import Interpolate, InterpolateGradients
 from .loss import Loss, LossGradients
 from .matmul import Matmul, MatmulGradients
 from .norm import Norm, NormGradients
@@ -18,7 +19,10 @@ from .unfold import Unfold, UnfoldGradients
 __all__ = ["Forward", "Gradients"]
 
 
-class Forward(Elementwise, Activation, Reduce, Softmax, Loss, Matmul, Embedding, Conv, ConvTranspose, Unfold, Pool, Pad, Norm, Ctc):
+class Forward(
+    Elementwise, Activation, Reduce, Softmax, Loss, Matmul, Embedding, Conv, ConvTranspose, Unfold, Pool, Interpolate, Pad, Norm,
+    Ctc,
+):  # fmt: skip
     """Every forward method."""
 
 
@@ -35,6 +39,7 @@ class Gradients(
     UnfoldGradients,
     PoolGradients,
     PadGradients,
+    InterpolateGradients,
     NormGradients,
     CtcGradients,
 ):

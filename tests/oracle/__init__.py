@@ -8,6 +8,7 @@ from oracle.conv import *  # noqa: F403
 from oracle.conv_transpose import *  # noqa: F403
 from oracle.ctc import *  # noqa: F403
 from oracle.elementwise import *  # noqa: F403
+from oracle.interpolate import *  # noqa: F403
 from oracle.matmul import *  # noqa: F403
 from oracle.norm import *  # noqa: F403
 from oracle.pad import *  # noqa: F403
