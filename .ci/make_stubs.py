@@ -32,7 +32,7 @@ TYPES = dict.fromkeys(OPERANDS.split(), "Operand") | {
     "ignore_index": "int", "divisor_override": "int", "indices_dtype": "DTypeLike",
     "stride": "PerAxis", "dilation": "PerAxis", "kernel_size": "PerAxis", "output_size": "PerAxis", "padding": "Padding",
     "output_padding": "PerAxis", "input_size": "PerAxis",
-    "pads": "Sequence[Sequence[int]]", "mode": "str", "value": "float",
+    "pads": "Sequence[Sequence[int]]", "value": "float",
     "original_shape": "Sequence[int]", "input_shape": "Sequence[int]",
 }  # fmt: skip
 # the same word as an operand, but an option
