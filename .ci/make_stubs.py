@@ -23,7 +23,8 @@ OPERANDS += " log_probs input_lengths target_lengths grad_loss"
 TYPES = dict.fromkeys(OPERANDS.split(), "Operand") | {
     "out": "Array | None",
     "epsilon": "float", "label_smoothing": "float", "negative_slope": "float", "min": "float", "max": "float", "alpha": "float",
-    "axis": "int", "groups": "int", "blank": "int", "zero_infinity": "bool", "accumulate": "bool", "num_groups": "int", "stride_h": "int", "stride_w": "int",
+    "axis": "int", "groups": "int", "blank": "int", "zero_infinity": "bool", "accumulate": "bool",
+    "num_groups": "int", "stride_h": "int", "stride_w": "int",
     "keepdims": "bool", "ceil_mode": "bool", "count_include_pad": "bool",
     "reduction": "str", "approximate": "str", "layout": "str",
     "mode": "str", "coordinate_transform": "str", "nearest_rounding": "str",

@@ -626,7 +626,7 @@ def test_checkpoint_in_checkpoint_and_random_numbers():
     generator = rng(3)
 
     def noisy(v):
-        autograd._context.drawing_from(generator)
+        autograd.drawing_from(generator.bit_generator)
         return v * generator.standard_normal(v.shape)
 
     def inner(v):

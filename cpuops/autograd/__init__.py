@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import functions
 from ._checkpoint import checkpoint
-from ._context import detect_changes, enable_grad, no_grad, using
+from ._context import detect_changes, drawing_from, enable_grad, no_grad, repeating, using
 from ._engine import grad
 from ._var import GradFn, Var
 
@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     from ._group_norm import GroupNormFromParts as GroupNormBackward
     from .functions import *  # noqa: F403
 
-__all__ = ["GradFn", "GroupNormBackward", "Var", "checkpoint", "detect_changes", "enable_grad", "grad", "no_grad", "using"]
+__all__ = [
+    "GradFn", "GroupNormBackward", "Var", "checkpoint", "detect_changes", "drawing_from", "enable_grad", "grad", "no_grad", "repeating",
+    "using",
+]  # fmt: skip
 __all__ += functions.__all__
 
 

@@ -31,7 +31,7 @@ class CheckpointBackward(GradFn):
             raise NoDerivativeError("checkpoint: output_grad is a Var to be differentiated again, expected an array")
         function, arrays, positions, outer, index, draws = saved
         wanted = [i for i, need in enumerate(needs) if need is not None]
-        with drawn_again(draws), changed(backend=ops, recording=True, draws=None):
+        with drawn_again(draws), changed(backend=ops, recording=True, draws=None, repeating=True):
             arguments = [Var(a) if i in positions else a for i, a in enumerate(arrays)]
             output = results_of(function(*arguments))[index]
             # what it uses besides its arguments is where it was on the tape
@@ -42,16 +42,16 @@ class CheckpointBackward(GradFn):
 
 
 @contextmanager
-def drawn_again(draws: Sequence[tuple[np.random.Generator, Any]]) -> Iterator[None]:
-    """Generators as they were in the first run; afterwards as they are now."""
-    now = [generator.bit_generator.state for generator, _ in draws]
+def drawn_again(draws: Sequence[tuple[Any, Any]]) -> Iterator[None]:
+    """Sources of random numbers as they were in the first run; afterwards as they are now."""
+    now = [source.state for source, _ in draws]
     try:
-        for generator, state in draws:
-            generator.bit_generator.state = state
+        for source, state in draws:
+            source.state = state
         yield
     finally:
-        for (generator, _), state in zip(draws, now, strict=True):
-            generator.bit_generator.state = state
+        for (source, _), state in zip(draws, now, strict=True):
+            source.state = state
 
 
 def used_from_outside(edge: GradFn | Leaf, before: int) -> list[GradFn | Leaf]:

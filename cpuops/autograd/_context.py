@@ -5,27 +5,34 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-import numpy as np
-
 from ..cpu import ThreadedCpuBackend
 from ..errors import ArgumentError, message, shown
 
-__all__ = ["Settings", "current", "default_backend", "detect_changes", "drawing_from", "enable_grad", "no_grad", "using"]
+__all__ = ["Settings", "current", "default_backend", "detect_changes", "drawing_from", "enable_grad", "no_grad", "repeating", "using"]
 
 
 class Settings:
     """What the functions of this package look at; never changed once it is current.
 
-    `draws` is the dictionary in which :func:`checkpoint` notes the generators that its function draws from.
+    `draws` is the dictionary in which :func:`checkpoint` notes what its function draws random numbers from, and `repeating` says that
+    the function runs for the second time.
     """
 
-    __slots__ = ("backend", "checking", "draws", "recording")
+    __slots__ = ("backend", "checking", "draws", "recording", "repeating")
 
-    def __init__(self, backend: Any = None, recording: bool = True, checking: bool = False, draws: dict[int, Any] | None = None):
+    def __init__(
+        self,
+        backend: Any = None,
+        recording: bool = True,
+        checking: bool = False,
+        draws: dict[int, Any] | None = None,
+        repeating: bool = False,
+    ):
         self.backend = backend
         self.recording = recording
         self.checking = checking
         self.draws = draws
+        self.repeating = repeating
 
     def but(self, **changes: Any) -> "Settings":
         return Settings(**{**{name: getattr(self, name) for name in self.__slots__}, **changes})
@@ -98,8 +105,19 @@ def detect_changes() -> Iterator[None]:
         yield
 
 
-def drawing_from(generator: np.random.Generator) -> None:
-    """To be called before random numbers are drawn in a forward, so that :func:`checkpoint` can draw them again."""
+def repeating() -> bool:
+    """Whether this is the second run of a :func:`checkpoint`: what counts calls should not count this one."""
+    return current().repeating
+
+
+def drawing_from(source: Any) -> None:
+    """To be called before random numbers are drawn in a forward, so that :func:`checkpoint` can draw them again.
+
+    Parameters
+    ----------
+    source : object with an attribute `state`
+        What is drawn from: the `bit_generator` of a NumPy Generator, or anything else whose `state` can be read and set.
+    """
     draws = current().draws
-    if draws is not None and id(generator) not in draws:
-        draws[id(generator)] = generator, generator.bit_generator.state
+    if draws is not None and id(source) not in draws:
+        draws[id(source)] = source, source.state
