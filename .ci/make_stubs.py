@@ -18,7 +18,7 @@ from cpuops.autograd import functions
 from cpuops.autograd._rules import rule_of
 
 FOLDER = Path(cpuops.__file__).parent
-OPERANDS = "x weight bias output_grad output logits targets indices weights input target gamma beta mean variance kernel lhs rhs"
+OPERANDS = "x offset mask weight bias output_grad output logits targets indices weights input target gamma beta mean variance kernel lhs rhs"
 OPERANDS += " log_probs input_lengths target_lengths grad_loss"
 TYPES = dict.fromkeys(OPERANDS.split(), "Operand") | {
     "out": "Array | None",
@@ -32,6 +32,7 @@ TYPES = dict.fromkeys(OPERANDS.split(), "Operand") | {
     "cubic_a": "float", "extrapolation_value": "float", "exclude_outside": "bool", "antialias": "bool",
     "ignore_index": "int", "divisor_override": "int", "indices_dtype": "DTypeLike",
     "stride": "PerAxis", "dilation": "PerAxis", "kernel_size": "PerAxis", "output_size": "PerAxis", "padding": "Padding",
+    "weight_groups": "int", "offset_groups": "int",
     "output_padding": "PerAxis", "input_size": "PerAxis",
     "pads": "Sequence[Sequence[int]]", "value": "float",
     "original_shape": "Sequence[int]", "input_shape": "Sequence[int]",

@@ -89,6 +89,16 @@ class ConvTranspose3dGrads(NamedTuple):
     bias_grad: Array | None
 
 
+class DeformConv2dGrads(NamedTuple):
+    """Gradients of deform_conv2d; `mask_grad` and `bias_grad` are None where the operand was."""
+
+    x_grad: Array
+    offset_grad: Array
+    weight_grad: Array
+    mask_grad: Array | None
+    bias_grad: Array | None
+
+
 class MaxPool1dWithIndices(NamedTuple):
     """Maxima and their flat indices over the spatial axes of one plane."""
 

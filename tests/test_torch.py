@@ -91,6 +91,34 @@ def fold4d(x, output_size, kernel_size, *, stride=1, padding=0, dilation=1):
     return y[:, :, pads[0][0] : pads[0][0] + size[0], pads[1][0] : pads[1][0] + size[1]]
 
 
+def deform_conv2d(x, offset, weight, mask=None, bias=None, *, stride=1, padding=0, dilation=1, weight_groups=1, offset_groups=1):
+    """torchvision has it, torch has the parts: F.unfold's sums with every tap read by F.grid_sample."""
+    kernel, out, dilation = tuple(weight.shape[2:]), offset.shape[2:], per_axis(dilation, 2)
+    pads, stride = pad_pairs(padding, kernel, dilation), per_axis(stride, 2)
+    if not torch.isfinite(offset).all() or offset.abs().max() > 1e6:
+        return None  # grid_sample makes cells of them
+    batch, channels, *size = x.shape
+    moved = offset.reshape(batch, offset_groups, -1, 2, *out)
+    images = x.reshape(batch * offset_groups, channels // offset_groups, *size)
+    columns = []
+    for tap, place in enumerate(np.ndindex(*kernel)):
+        ends = []
+        for axis in (0, 1):
+            cells = torch.arange(out[axis], dtype=x.dtype) * stride[axis] + place[axis] * dilation[axis] - pads[axis][0]
+            cells = (cells[:, None] if axis == 0 else cells).expand(*out) + moved[:, :, tap, axis]
+            ends.append((2 * cells + 1) / size[axis] - 1)
+        grid = torch.stack(ends[::-1], dim=-1).reshape(batch * offset_groups, *out, 2)
+        columns.append(F.grid_sample(images, grid, align_corners=False).reshape(batch, channels, *out))
+    columns = torch.stack(columns, dim=2)
+    if mask is not None:
+        each = mask.reshape(batch, offset_groups, 1, -1, *out).expand(-1, -1, channels // offset_groups, -1, -1, -1)
+        columns = columns * each.reshape(columns.shape)
+    columns = columns.reshape(batch, weight_groups, channels // weight_groups, -1, *out)
+    weight = weight.reshape(weight_groups, -1, channels // weight_groups, kernel[0] * kernel[1])
+    y = torch.einsum("gmct,bgctyx->bgmyx", weight, columns).reshape(batch, -1, *out)
+    return y if bias is None else y + bias.reshape(-1, 1, 1)
+
+
 def both_sides(padding, n):
     """One padding an axis, or None where the two sides differ, which torch's pools do not have."""
     pairs = pad_pairs(padding, (1,) * n, (1,) * n)
@@ -301,6 +329,7 @@ TORCH = {
     "log_softmax": lambda x, axis=-1: F.log_softmax(x, axis),
     "cross_entropy": cross_entropy,
     "mse_loss": mse_loss,
+    "deform_conv2d": deform_conv2d,
     "unfold4d": unfold4d,
     "fold4d": fold4d,
     "linear": lambda x, weight, bias=None: F.linear(x, weight.t(), bias),

@@ -4,13 +4,13 @@ import re
 
 from .. import operations  # noqa: F401  (makes the table importable)
 from ..errors import BenchError
-from . import conv, conv_transpose, ctc, elementwise, interpolate, matmul, norm, pad, pool, reduce, sized, small, step, unfold
+from . import conv, conv_transpose, ctc, deform, elementwise, interpolate, matmul, norm, pad, pool, reduce, sized, small, step, unfold
 from .base import Cost, Job, Workload
 
 __all__ = ["BY_NAME", "FAMILIES", "SERIES", "TO_COME", "WORKLOADS", "Cost", "Job", "Workload", "chosen", "unmeasured"]
 
 MODULES = (
-    elementwise, reduce, matmul, conv, conv_transpose, unfold,
+    elementwise, reduce, matmul, conv, conv_transpose, deform, unfold,
     pool, interpolate, pad, norm, ctc,
     small, step,
 )  # fmt: skip
@@ -23,7 +23,6 @@ FAMILIES = tuple(dict.fromkeys(w.family for w in WORKLOADS.values()))
 # family without workloads -> a method by which one sees that it has arrived. A test fails when a backend has the method
 # and the family still stands here, so that nothing is left out silently
 TO_COME = {
-    "deform": "deform_conv2d",
     "attention": "attention",
 }
 

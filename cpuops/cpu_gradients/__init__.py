@@ -4,6 +4,7 @@ from .activation import ActivationKernelGradients
 from .conv import ConvKernelGradients
 from .conv_transpose import ConvTransposeKernelGradients
 from .ctc import CtcKernelGradients
+from .deform import DeformKernelGradients
 from .elementwise import ElementwiseKernelGradients
 from .embedding import EmbeddingKernelGradients
 from .interpolate import InterpolateKernelGradients
@@ -28,6 +29,7 @@ class CpuGradients(
     EmbeddingKernelGradients,
     ConvKernelGradients,
     ConvTransposeKernelGradients,
+    DeformKernelGradients,
     PoolKernelGradients,
     PadKernelGradients,
     InterpolateKernelGradients,

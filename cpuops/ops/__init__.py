@@ -4,6 +4,7 @@ from .activation import Activation, ActivationGradients
 from .conv import Conv, ConvGradients
 from .conv_transpose import ConvTranspose, ConvTransposeGradients
 from .ctc import Ctc, CtcGradients
+from .deform import Deform, DeformGradients
 from .elementwise import Elementwise, ElementwiseGradients
 from .embedding import Embedding, EmbeddingGradients
 from .interpolate import Interpolate, InterpolateGradients
@@ -20,7 +21,7 @@ __all__ = ["Forward", "Gradients"]
 
 
 class Forward(
-    Elementwise, Activation, Reduce, Softmax, Loss, Matmul, Embedding, Conv, ConvTranspose, Unfold, Pool, Interpolate, Pad, Norm,
+    Elementwise, Activation, Reduce, Softmax, Loss, Matmul, Embedding, Conv, ConvTranspose, Deform, Unfold, Pool, Interpolate, Pad, Norm,
     Ctc,
 ):  # fmt: skip
     """Every forward method."""
@@ -36,6 +37,7 @@ class Gradients(
     EmbeddingGradients,
     ConvGradients,
     ConvTransposeGradients,
+    DeformGradients,
     UnfoldGradients,
     PoolGradients,
     PadGradients,

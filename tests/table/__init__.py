@@ -8,7 +8,7 @@ take, how exact they must be, what they cost, and which calls must be refused. S
     for call in row.calls(rng): ...
 """
 
-from table import conv, conv_transpose, ctc, elementwise, interpolate, matmul, norm, pad, pool, reduce, unfold
+from table import conv, conv_transpose, ctc, deform, elementwise, interpolate, matmul, norm, pad, pool, reduce, unfold
 from table.base import Bad, Call, Gradient, Row, common_refusals
 
 FAMILIES = {
@@ -18,6 +18,7 @@ FAMILIES = {
     "conv": conv.ROWS,
     "conv_transpose": conv_transpose.ROWS,
     "unfold": unfold.ROWS,
+    "deform": deform.ROWS,
     "pool": pool.ROWS,
     "pad": pad.ROWS,
     "interpolate": interpolate.ROWS,
