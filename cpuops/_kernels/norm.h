@@ -41,6 +41,7 @@ typedef struct {
     int centre, train;                /* 0: RMS; 0: mean and variance are constants */
     /* the cut, by shape only */
     ptrdiff_t parts, part;            /* blocks of the batch, or of a channel's cells, and their size */
+    ptrdiff_t together;               /* channels of a unit, where they have few cells */
     ptrdiff_t units, next;            /* units of the present stage; the first that no worker has taken */
     int stage, columnwise, cut;
     double *memory;                   /* statistics and partial sums, shared */
