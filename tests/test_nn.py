@@ -215,6 +215,32 @@ def test_embedding():
         nn.Embedding(7, 3, padding_idx=7)
 
 
+@pytest.mark.parametrize("kind", ["lstm", "gru"])
+def test_recurrent_sequences(kind):
+    """The loops and their gradients against the same on the tape step by step; second derivatives go that way."""
+    from cpuops.nn import _recurrence
+
+    node = {"lstm": _recurrence.LstmBackward, "gru": _recurrence.GruBackward}[kind]
+    run = {"lstm": _recurrence.lstm_sequence, "gru": _recurrence.gru_sequence}[kind]
+    for length, batch, n in ((1, 1, 1), (4, 3, 5), (3, 2, 17)):
+        gates = 4 if kind == "lstm" else 3
+        shapes = {"projected": (length, batch, gates * n), "h0": (batch, n), "c0": (batch, n), "w_hh": (n, gates * n), "b_hh": (gates * n,)}
+        arrays = [normal(*shapes[name], seed=i, dtype=np.float64) for i, name in enumerate(node.operands)]
+        ours, theirs = [Var(a) for a in arrays], [Var(a) for a in arrays]
+        y, z = run(*ours), node.steps(*theirs)
+        assert y.grad_fn.op == f"{kind}_sequence" and y.grad_fn.inputs() == tuple(v.id for v in ours)
+        np.testing.assert_allclose(y.array, z.array, rtol=1e-12, atol=1e-14)
+        g = normal(*y.shape, seed=9, dtype=np.float64)
+        for a, b in zip(y.grad_fn.backward(g), autograd.grad(z, theirs, g), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-13)
+        for v in y.grad_fn.backward_var(Var(g)):
+            (second,) = autograd.grad(autograd.square(v).sum(), ours[0], retain_graph=True)
+            assert second.shape == arrays[0].shape
+        alone = Var(arrays[0])
+        run(alone, *arrays[1:]).backward(g)
+        np.testing.assert_allclose(alone.grad, y.grad_fn.backward(g)[0])
+
+
 @pytest.mark.parametrize(
     ("make", "name"),
     [

@@ -162,3 +162,17 @@ def test_gradient_penalty():
     h.square().sum().backward()
     np.testing.assert_allclose(g.array, array(h), rtol=1e-9, atol=1e-12)
     assert check_parameter_gradients(ours, theirs, 1e-8) == len(list(theirs.parameters()))
+
+
+def test_gradient_penalty_of_recurrent_layers():
+    torch.manual_seed(0)
+    for ours, theirs in ((nn.LSTM(3, 4), T.LSTM(3, 4)), (nn.GRU(3, 4), T.GRU(3, 4))):
+        with_same_weights(ours, theirs)
+        data = normal(5, 2, 3)
+        x, t = Var(data), torch.tensor(data, requires_grad=True)
+        (g,) = autograd.grad(autograd.square(ours(x)[0]).sum(), x, create_graph=True)
+        autograd.square(g).sum().backward()
+        (h,) = torch.autograd.grad(theirs(t)[0].square().sum(), t, create_graph=True)
+        h.square().sum().backward()
+        np.testing.assert_allclose(x.grad, array(t.grad), rtol=1e-8, atol=1e-10)
+        assert check_parameter_gradients(ours, theirs, 1e-8) == 4

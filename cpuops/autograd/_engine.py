@@ -14,6 +14,7 @@ from .._types import Array, Operand
 from ..errors import ArgumentError, DTypeError, ShapeError, message
 from . import functions
 from ._context import changed, current, default_backend
+from ._parts import Part
 from ._var import GradFn, Leaf, Var, attached
 
 __all__ = ["grad", "run_backward"]
@@ -51,7 +52,19 @@ class Sums:
 
     def add(self, place: GradFn | Leaf, gradient: Any, backend: Any, shared: bool) -> None:
         have = self.of.get(place)
-        if have is None:
+        if type(gradient) is Part:
+            if place in self.owned:
+                gradient.add_to(have)
+                return
+            dense = gradient.dense()
+            if have is None:
+                heappush(self.heap, (-place.id, place))
+            else:
+                backend.add(dense, have, out=dense)
+                self.shared.discard(place)
+            self.of[place] = dense
+            self.owned.add(place)
+        elif have is None:
             self.of[place] = gradient
             heappush(self.heap, (-place.id, place))
             if shared:

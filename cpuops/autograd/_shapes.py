@@ -15,6 +15,7 @@ from .. import _check
 from .._types import Array, Operand
 from ..errors import ArgumentError, DTypeError, IndexRangeError, ShapeError, message, shown
 from ._context import current, default_backend
+from ._parts import Part, basic
 from ._separate import sum_to
 from ._var import GradFn, Var, attached
 
@@ -140,29 +141,17 @@ def broadcast_to(x: Var | Operand, shape: Sequence[int]) -> Var:
 
 def add_at(shape: tuple[int, ...], key: Any, values: Array) -> Array:
     """Zeros of a shape, to which `values` are added at a NumPy index."""
-    out = np.zeros(shape, values.dtype)
-    if basic(key):
-        out[key] = values
-    else:
-        np.add.at(out, key, values)
-    return out
-
-
-def basic(key: Any) -> bool:
-    """Whether an index names every element at most once: only slices, integers, None and Ellipsis."""
-    keys = key if isinstance(key, tuple) else (key,)
-    return all(k is None or k is Ellipsis or (isinstance(k, int | np.integer | slice) and not isinstance(k, bool)) for k in keys)
+    return Part(shape, key, values).dense()
 
 
 class GetitemBackward(ShapeGradFn):
     __slots__ = ()
     op, saved_names = "getitem", ("shape", "key")
-    shares = False
 
     @staticmethod
     def _compute(ops: Any, g: Any, needs: Any, saved: Any) -> Any:
         shape, key = saved
-        return (put(g, shape, key) if isinstance(g, Var) else add_at(shape, key, g),)
+        return (put(g, shape, key) if isinstance(g, Var) else Part(shape, key, g),)
 
 
 class PutBackward(ShapeGradFn):

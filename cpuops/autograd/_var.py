@@ -14,6 +14,7 @@ from .. import _check
 from .._types import Array, Operand
 from ..errors import ArgumentError, ChangedError, DTypeError, ReleasedError, ShapeError, message, shown
 from ._context import current
+from ._parts import Part
 
 __all__ = ["GradFn", "Leaf", "Var"]
 
@@ -123,7 +124,8 @@ class GradFn:
         return self._needed(self._gradient_vars(output_grad, self._edges))
 
     def _needed(self, gradients: Sequence[Any]) -> tuple[Any, ...]:
-        return tuple(None if edge is None else g for edge, g in zip(self._edges, gradients, strict=True))
+        found = (g.dense() if isinstance(g, Part) else g for g in gradients)
+        return tuple(None if edge is None else g for edge, g in zip(self._edges, found, strict=True))
 
     def _gradients(self, g: Array, needs: Sequence[Any]) -> Sequence[Array | None]:
         return type(self)._compute(self._backend, g, needs, self._kept())

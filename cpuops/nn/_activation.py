@@ -98,9 +98,7 @@ GELU, SiLU, Mish, HardSwish, Softplus, Softsign, TanhShrink = (
         ("TanhShrink", "tanhshrink"),
     )
 )
-GLU, Softmax, LogSoftmax = (
-    _named(name, op) for name, op in (("GLU", "glu"), ("Softmax", "softmax"), ("LogSoftmax", "log_softmax"))
-)
+GLU, Softmax, LogSoftmax = (_named(name, op) for name, op in (("GLU", "glu"), ("Softmax", "softmax"), ("LogSoftmax", "log_softmax")))
 
 
 class PReLU(Module):

@@ -36,9 +36,7 @@ class Linear(Module):
     Initially uniform within 1/√d_in, the bias too.
     """
 
-    def __init__(
-        self, d_in: int, d_out: int, *, bias: bool = True, generator: np.random.Generator | int | None = None, dtype: Any = np.float32
-    ):
+    def __init__(self, d_in: int, d_out: int, *, bias: bool = True, generator: np.random.Generator | int | None = None, dtype: Any = np.float32):
         self.d_in = _check.integer("Linear", "d_in", d_in, 1)
         self.d_out = _check.integer("Linear", "d_out", d_out, 1)
         random, bound = generator_of(generator), 1.0 / math.sqrt(d_in)

@@ -15,6 +15,7 @@ from ..errors import ArgumentError, DTypeError, ShapeError, message
 from . import init
 from ._dropout import Dropout
 from ._module import Module, Parameter, generator_of
+from ._recurrence import gru_sequence, lstm_sequence
 
 __all__ = ["GRU", "LSTM"]
 
@@ -95,17 +96,16 @@ class _Recurrent(Module):
             outputs = []
             for d, side in enumerate(("", "_reverse")[: self.directions]):
                 w_ih, w_hh, b_ih, b_hh = self._weights(layer, side)
-                steps, state = self._run(x, states[layer * self.directions + d], w_ih, w_hh, b_ih, b_hh, bool(side))
-                outputs.append(F.stack(steps[::-1] if side else steps))
+                sequence, state = self._run(x[::-1] if side else x, states[layer * self.directions + d], w_ih, w_hh, b_ih, b_hh)
+                outputs.append(sequence[::-1] if side else sequence)
                 last.append(state)
             x = outputs[0] if self.directions == 1 else F.concat(outputs, 2)
             if self.dropout is not None and layer + 1 < self.layers:
                 x = self.dropout(x)
         return F.transpose(x, (1, 0, 2)) if self.batch_first else x, last
 
-    def _run(
-        self, x: Var, state: Any, w_ih: Var, w_hh: Var, b_ih: Var, b_hh: Var, backwards: bool
-    ) -> tuple[list[Var], Any]:
+    def _run(self, x: Var, state: Any, w_ih: Var, w_hh: Var, b_ih: Var, b_hh: Var) -> tuple[Var, Any]:
+        """(outputs [L, B, d_hidden], last state) of one layer in one direction."""
         raise NotImplementedError
 
 
@@ -145,16 +145,9 @@ class LSTM(_Recurrent):
         outputs, last = self._layers(v, list(zip(h, c, strict=True)))
         return outputs, (F.stack([h for h, _ in last]), F.stack([c for _, c in last]))
 
-    def _run(self, x: Var, state: Any, w_ih: Var, w_hh: Var, b_ih: Var, b_hh: Var, backwards: bool) -> tuple[list[Var], Any]:
-        (h, c), n, steps = state, self.d_hidden, []
-        projected = F.linear(x, w_ih, b_ih + b_hh)  # of all steps at once
-        for t in reversed(range(x.shape[0])) if backwards else range(x.shape[0]):
-            z = projected[t] + h @ w_hh
-            s = F.sigmoid(z[:, : 2 * n])
-            c = s[:, n:] * c + s[:, :n] * F.tanh(z[:, 2 * n : 3 * n])
-            h = F.sigmoid(z[:, 3 * n :]) * F.tanh(c)
-            steps.append(h)
-        return steps, (h, c)
+    def _run(self, x: Var, state: Any, w_ih: Var, w_hh: Var, b_ih: Var, b_hh: Var) -> tuple[Var, Any]:
+        found = lstm_sequence(F.linear(x, w_ih, b_ih + b_hh), *state, w_hh)
+        return found[:-1], (found[-2], found[-1])
 
 
 class GRU(_Recurrent):
@@ -172,13 +165,6 @@ class GRU(_Recurrent):
         outputs, last = self._layers(v, self._start("state", state, v))
         return outputs, F.stack(last)
 
-    def _run(self, x: Var, state: Any, w_ih: Var, w_hh: Var, b_ih: Var, b_hh: Var, backwards: bool) -> tuple[list[Var], Any]:
-        h, n, steps = state, self.d_hidden, []
-        projected = F.linear(x, w_ih, b_ih)
-        for t in reversed(range(x.shape[0])) if backwards else range(x.shape[0]):
-            p, q = projected[t], F.linear(h, w_hh, b_hh)
-            s = F.sigmoid(p[:, : 2 * n] + q[:, : 2 * n])
-            new = F.tanh(p[:, 2 * n :] + s[:, :n] * q[:, 2 * n :])
-            h = new + s[:, n:] * (h - new)
-            steps.append(h)
-        return steps, h
+    def _run(self, x: Var, state: Any, w_ih: Var, w_hh: Var, b_ih: Var, b_hh: Var) -> tuple[Var, Any]:
+        found = gru_sequence(F.linear(x, w_ih, b_ih), state, w_hh, b_hh)
+        return found, found[-1]
