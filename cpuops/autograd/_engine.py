@@ -51,7 +51,7 @@ class Sums:
         self.shared: set[GradFn | Leaf] = set()
 
     def add(self, place: GradFn | Leaf, gradient: Any, backend: Any, shared: bool) -> None:
-        have = self.of.get(place)
+        have: Any = self.of.get(place)
         if type(gradient) is Part:
             if place in self.owned:
                 gradient.add_to(have)

@@ -146,7 +146,8 @@ class LSTM(_Recurrent):
         return outputs, (F.stack([h for h, _ in last]), F.stack([c for _, c in last]))
 
     def _run(self, x: Var, state: Any, w_ih: Var, w_hh: Var, b_ih: Var, b_hh: Var) -> tuple[Var, Any]:
-        found = lstm_sequence(F.linear(x, w_ih, b_ih + b_hh), *state, w_hh)
+        h, c = state
+        found = lstm_sequence(F.linear(x, w_ih, b_ih + b_hh), h, c, w_hh)
         return found[:-1], (found[-2], found[-1])
 
 
