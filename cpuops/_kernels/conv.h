@@ -14,6 +14,7 @@
  *   product     patches are packed straight into panels of gemm.h (conv_product.h): many channels, small images
  *   lanes       weight gradient from the band, positions in lanes (conv_weight.h): few output channels
  *   outer       weight gradient from the band, output channels in lanes (conv_weight.h)
+ *   winograd    3x3 taps, stride 1, many channels: fewer multiplications (conv_winograd.h)
  *   depthwise   one channel a group, channels last (conv_depthwise.h)
  *   masked      the definition (conv_masked.h). The others multiply padding by 0, which must not make a NaN of an infinity:
  *               when a weight is infinite or NaN and there is padding, or a weight gradient came out so, it runs instead.
@@ -30,17 +31,20 @@
 #include "conv_depthwise.h"
 #include "conv_product.h"
 #include "conv_weight.h"
+#include "conv_winograd.h"
 
 /* ---- which path; by shape only ---- */
-enum { CONV_DIRECT, CONV_PRODUCT, CONV_LANES, CONV_OUTER, CONV_DEPTHWISE };
+enum { CONV_DIRECT, CONV_PRODUCT, CONV_LANES, CONV_OUTER, CONV_DEPTHWISE, CONV_WINOGRAD };
 
 #define CONV_SCRATCH_BYTES 4194304 /* the most for a band, and for the weights (packed, or as sums) of the groups of a call */
 /* Of a group's weights, where patches begin to pay: direct streams them for each region, and outer reads and writes its sums */
 #define CONV_DIRECT_BYTES 524288
 #define CONV_OUTER_BYTES 1048576
 
-INLINE int conv_forward_path(const conv_job *j, ptrdiff_t size)
+INLINE int conv_forward_path(const conv_job *j, ptrdiff_t size, int winograd)
 {
+    if (winograd && conv_winograd_fits(j, size))
+        return CONV_WINOGRAD;
     if (conv_is_depthwise(j))
         return CONV_DEPTHWISE;
     if (j->outputs * conv_terms(j) * size > CONV_DIRECT_BYTES || !conv_band_fits(j, size, CONV_SCRATCH_BYTES))
@@ -100,6 +104,8 @@ CONV_TASK(conv_outer_sum, conv_outer, call.f64)
 CONV_TASK(conv_depthwise_row, conv_depthwise, call.f64)
 CONV_TASK(conv_depthwise_piece, conv_depthwise, call.f64)
 CONV_TASK(conv_depthwise_sum, conv_depthwise, call.f64)
+CONV_TASK(conv_winograd_share, conv_winograd, call.f64)
+CONV_TASK(conv_winograd_worker, conv_winograd, call.f64)
 CONV_TASK(conv_bias_piece, conv_bias, f64)
 CONV_TASK(conv_bias_sum, conv_bias, f64)
 #endif

@@ -2,6 +2,8 @@
 
 The jobs, the paths and the arithmetic are conv.h's (read its head); here are the scratch and the threads.
 """
+import os
+
 cimport numpy as cnp
 from cython.parallel cimport prange
 
@@ -43,6 +45,10 @@ cdef extern from "conv.h" nogil:
         size_t scratch_bytes
         Py_ssize_t rows, pieces
         double *partial
+    ctypedef struct conv_winograd:
+        size_t scratch_bytes
+        Py_ssize_t m, workers, tiles, block, first, next, tasks
+        int share_weights, poisoned
     ctypedef struct conv_bias:
         int f64
         const void *grad
@@ -66,8 +72,8 @@ cdef extern from "conv.h" nogil:
 
     # paths
     Py_ssize_t CONV_PARTIAL_BYTES
-    int CONV_DIRECT, CONV_PRODUCT, CONV_LANES, CONV_OUTER, CONV_DEPTHWISE
-    int conv_forward_path(const conv_job *j, Py_ssize_t size) noexcept
+    int CONV_DIRECT, CONV_PRODUCT, CONV_LANES, CONV_OUTER, CONV_DEPTHWISE, CONV_WINOGRAD
+    int conv_forward_path(const conv_job *j, Py_ssize_t size, bint winograd) noexcept
     int conv_weight_path(const conv_job *j, Py_ssize_t size) noexcept
     Py_ssize_t conv_groups_at_once(const conv_job *j, int path, Py_ssize_t size) noexcept
 
@@ -84,6 +90,8 @@ cdef extern from "conv.h" nogil:
     void conv_product_job_f32(conv_product *p, Py_ssize_t i, conv_plain_f32 *a, gemm_job_f32 *job) noexcept
     void conv_product_job_f64(conv_product *p, Py_ssize_t i, conv_plain_f64 *a, gemm_job_f64 *job) noexcept
     void conv_plan_depthwise(const conv_call *call, int of_weights, Py_ssize_t most_bytes, conv_depthwise *d) noexcept
+    void conv_plan_winograd(const conv_call *call, Py_ssize_t threads, conv_winograd *d) noexcept
+    void conv_winograd_scratch(conv_winograd *d, void *scratch) noexcept
     void conv_plan_bias(conv_bias *d) noexcept
 
     # tasks: (context, index)
@@ -98,8 +106,12 @@ cdef extern from "conv.h" nogil:
     void conv_depthwise_row(void *depthwise, Py_ssize_t row) noexcept
     void conv_depthwise_piece(void *depthwise, Py_ssize_t piece) noexcept
     void conv_depthwise_sum(void *depthwise, Py_ssize_t tap) noexcept
+    void conv_winograd_share(void *winograd, Py_ssize_t i) noexcept
+    void conv_winograd_worker(void *winograd, Py_ssize_t i) noexcept
     void conv_bias_piece(void *bias, Py_ssize_t piece) noexcept
     void conv_bias_sum(void *bias, Py_ssize_t channel) noexcept
+
+cdef bint WINOGRAD = os.environ.get("CPUOPS_WINOGRAD", "1") != "0"
 
 ctypedef void (*task_function)(void *context, Py_ssize_t i) noexcept nogil
 
@@ -130,11 +142,14 @@ cdef int read_geometry(object geometry, conv_job *j) except -1:
 # ---------------------------------------------------------------- the paths; each returns whether padding may have met a NaN
 
 
-cdef bint direct(conv_call *call, int num_threads) except -1:
+cdef bint direct(conv_call *call, int num_threads, list report) except -1:
     """Parallel over units: a region of an image, a group, a share of its output channels."""
     cdef conv_direct d
     cdef Block memory
     conv_plan_direct(call, num_threads, &d)
+    if report is not None:
+        report.append(("direct", d.workers, d.scratch_bytes))
+        return False
     memory = scratch(d.scratch_bytes)
     with nogil:
         conv_direct_scratch(&d, memory.ptr)
@@ -144,7 +159,7 @@ cdef bint direct(conv_call *call, int num_threads) except -1:
     return d.poisoned and conv_padded(call.job)
 
 
-cdef bint product(conv_call *call, bint of_weights, int num_threads) except -1:
+cdef bint product(conv_call *call, bint of_weights, int num_threads, list report) except -1:
     """One product of gemm.h after the other, parallel as these are."""
     cdef conv_product p
     cdef conv_plain_f32 a_f32
@@ -160,6 +175,9 @@ cdef bint product(conv_call *call, bint of_weights, int num_threads) except -1:
         if call.f64:
             conv_product_job_f64(&p, i, &a_f64, &job_f64)
             gemm_plan_f64(&job_f64, num_threads)
+            if report is not None:
+                report.append(("product", job_f64.slots, p.scratch_bytes + job_f64.scratch_bytes))
+                return False
             memory = scratch(job_f64.scratch_bytes)
             job_f64.scratch = memory.ptr
             with nogil:
@@ -167,6 +185,9 @@ cdef bint product(conv_call *call, bint of_weights, int num_threads) except -1:
         else:
             conv_product_job_f32(&p, i, &a_f32, &job_f32)
             gemm_plan_f32(&job_f32, num_threads)
+            if report is not None:
+                report.append(("product", job_f32.slots, p.scratch_bytes + job_f32.scratch_bytes))
+                return False
             memory = scratch(job_f32.scratch_bytes)
             job_f32.scratch = memory.ptr
             with nogil:
@@ -174,11 +195,14 @@ cdef bint product(conv_call *call, bint of_weights, int num_threads) except -1:
     return p.poisoned
 
 
-cdef bint depthwise(conv_call *call, bint of_weights, int num_threads) except -1:
+cdef bint depthwise(conv_call *call, bint of_weights, int num_threads, list report) except -1:
     """Forward: parallel over output rows. Weight gradient: over pieces of them, which are then added in order."""
     cdef conv_depthwise d
     cdef Block memory
     conv_plan_depthwise(call, of_weights, CONV_PARTIAL_BYTES, &d)
+    if report is not None:
+        report.append(("depthwise", num_threads, d.scratch_bytes))
+        return False
     memory = scratch(d.scratch_bytes)
     d.partial = <double *> memory.ptr
     with nogil:
@@ -190,11 +214,33 @@ cdef bint depthwise(conv_call *call, bint of_weights, int num_threads) except -1
     return False
 
 
-cdef bint lanes(conv_call *call, int num_threads) except -1:
+cdef bint winograd(conv_call *call, int num_threads, list report) except -1:
+    """Parallel over what is shared, then over units; block after block of tiles where these are what is shared."""
+    cdef conv_winograd d
+    cdef Block memory
+    conv_plan_winograd(call, num_threads, &d)
+    if report is not None:
+        report.append((f"winograd F({d.m}x{d.m}, 3x3)", d.workers, d.scratch_bytes))
+        return False
+    memory = scratch(d.scratch_bytes)
+    with nogil:
+        conv_winograd_scratch(&d, memory.ptr)
+        while d.first < d.tiles and not d.poisoned:
+            each(conv_winograd_share, &d, d.tasks, num_threads)
+            d.next = 0
+            each(conv_winograd_worker, &d, d.workers, num_threads)
+            d.first += d.tiles if d.share_weights else d.block
+    return d.poisoned
+
+
+cdef bint lanes(conv_call *call, int num_threads, list report) except -1:
     """Parallel over pieces of the sum, groups and output channels; the pieces are then added in order."""
     cdef conv_lanes d
     cdef Block memory
     conv_plan_lanes(call, num_threads, &d)
+    if report is not None:
+        report.append(("lanes", d.workers, d.scratch_bytes))
+        return False
     memory = scratch(d.scratch_bytes)
     with nogil:
         conv_lanes_scratch(&d, memory.ptr)
@@ -203,11 +249,14 @@ cdef bint lanes(conv_call *call, int num_threads) except -1:
     return d.poisoned
 
 
-cdef bint outer(conv_call *call, int num_threads) except -1:
+cdef bint outer(conv_call *call, int num_threads, list report) except -1:
     """Parallel over pieces of the sum, groups and channels; the pieces are then added in order."""
     cdef conv_outer d
     cdef Block memory
     conv_plan_outer(call, num_threads, &d)
+    if report is not None:
+        report.append(("outer", d.workers, d.scratch_bytes))
+        return False
     memory = scratch(d.scratch_bytes)
     with nogil:
         conv_outer_scratch(&d, memory.ptr)
@@ -219,9 +268,10 @@ cdef bint outer(conv_call *call, int num_threads) except -1:
 # ---------------------------------------------------------------- one job
 
 
-cdef int run(conv_call *whole, bint of_weights, int num_threads) except -1:
+cdef int run(conv_call *whole, bint of_weights, int num_threads, list report) except -1:
     """whole.out = correlation of whole.x with whole.w, plus bias: every cell is written. of_weights: the gradient to the
-    weight, from whole.x and the output's gradient whole.w."""
+    weight, from whole.x and the output's gradient whole.w. With a report nothing is computed: (path, threads, bytes of
+    scratch) of each part of the work are appended to it."""
     cdef conv_job simple = whole.job[0], some
     cdef conv_call call
     cdef Py_ssize_t group, at_once, size = 8 if whole.f64 else 4
@@ -229,20 +279,24 @@ cdef int run(conv_call *whole, bint of_weights, int num_threads) except -1:
     cdef bint poisoned
     conv_simplify(&simple)
     whole.job = &simple
-    path = conv_weight_path(&simple, size) if of_weights else conv_forward_path(&simple, size)
+    path = conv_weight_path(&simple, size) if of_weights else conv_forward_path(&simple, size, WINOGRAD)
+    if path == CONV_WINOGRAD:
+        if not winograd(whole, num_threads, report):
+            return 0
+        path = conv_forward_path(&simple, size, False)
     at_once = conv_groups_at_once(&simple, path, size)
     for group in range(0, simple.groups, at_once):
         call = conv_some_groups(whole, of_weights, group, at_once, &some)
         if path == CONV_PRODUCT:
-            poisoned = product(&call, of_weights, num_threads)
+            poisoned = product(&call, of_weights, num_threads, report)
         elif path == CONV_DEPTHWISE:
-            poisoned = depthwise(&call, of_weights, num_threads)
+            poisoned = depthwise(&call, of_weights, num_threads, report)
         elif path == CONV_LANES:
-            poisoned = lanes(&call, num_threads)
+            poisoned = lanes(&call, num_threads, report)
         elif path == CONV_OUTER:
-            poisoned = outer(&call, num_threads)
+            poisoned = outer(&call, num_threads, report)
         else:
-            poisoned = direct(&call, num_threads)
+            poisoned = direct(&call, num_threads, report)
         if poisoned:
             with nogil:
                 if of_weights:
@@ -262,31 +316,38 @@ def conv_forward(real tag, cnp.ndarray x, cnp.ndarray w, bias, cnp.ndarray out, 
     call.job, call.f64 = &job, sizeof(real) == 8
     call.x, call.w, call.out = data(x), data(w), data(out)
     call.bias = NULL if bias is None else data(<cnp.ndarray> bias)
-    run(&call, False, num_threads)
+    run(&call, False, num_threads, None)
+
+
+cdef int run_phases(conv_job *forward, conv_call *call, Py_ssize_t size, int num_threads, list report) except -1:
+    """call.out, laid out as forward's x, from call.x, laid out as its output: one job a phase of the stride."""
+    cdef conv_job job
+    cdef conv_call part = call[0]
+    cdef Py_ssize_t[3] t0
+    cdef Py_ssize_t w_start, x_start
+    for t0[0] in range(conv_phases(forward, 0)):
+        for t0[1] in range(conv_phases(forward, 1)):
+            for t0[2] in range(conv_phases(forward, 2)):
+                if conv_phase(forward, t0, &job, &w_start, &x_start):
+                    part.job, part.w, part.out = &job, <char *> call.w + w_start * size, <char *> call.out + x_start * size
+                    run(&part, False, num_threads, report)
+    return 0
 
 
 def conv_x_backward(real tag, cnp.ndarray w, cnp.ndarray grad, bias, cnp.ndarray out, object geometry, int num_threads):
     """OUT out (x's shape) from IN w and IN grad, plus IN bias of x's channels (or None): one correlation a phase of the
     stride, into cells of its own."""
-    cdef conv_job forward, job
+    cdef conv_job forward
     cdef conv_call call
-    cdef Py_ssize_t[3] t0
-    cdef Py_ssize_t w_start, x_start
     if out.size == 0:
         return
     read_geometry(geometry, &forward)
-    call.f64, call.x = sizeof(real) == 8, data(grad)
+    call.f64, call.x, call.w, call.out = sizeof(real) == 8, data(grad), data(w), data(out)
     call.bias = NULL if bias is None else data(<cnp.ndarray> bias)
     if grad.size == 0 or not conv_phases_cover(&forward):
         out[...] = 0 if bias is None else bias.reshape((-1, *(1,) * (out.ndim - 2)))
-    if grad.size == 0:
-        return
-    for t0[0] in range(conv_phases(&forward, 0)):
-        for t0[1] in range(conv_phases(&forward, 1)):
-            for t0[2] in range(conv_phases(&forward, 2)):
-                if conv_phase(&forward, t0, &job, &w_start, &x_start):
-                    call.job, call.w, call.out = &job, <real *> data(w) + w_start, <real *> data(out) + x_start
-                    run(&call, False, num_threads)
+    if grad.size:
+        run_phases(&forward, &call, sizeof(real), num_threads, None)
 
 
 def conv_weight_backward(real tag, cnp.ndarray x, cnp.ndarray grad, cnp.ndarray out, object geometry, int num_threads):
@@ -299,7 +360,7 @@ def conv_weight_backward(real tag, cnp.ndarray x, cnp.ndarray grad, cnp.ndarray 
     read_geometry(geometry, &job)
     call.job, call.f64 = &job, sizeof(real) == 8
     call.x, call.w, call.bias, call.out = data(x), data(grad), NULL, data(out)
-    run(&call, True, num_threads)
+    run(&call, True, num_threads, None)
 
 
 def conv_bias_backward(real tag, cnp.ndarray grad, cnp.ndarray out, Py_ssize_t outer, Py_ssize_t channels, Py_ssize_t inner,
@@ -316,3 +377,19 @@ def conv_bias_backward(real tag, cnp.ndarray grad, cnp.ndarray out, Py_ssize_t o
     with nogil:
         each(conv_bias_piece, &d, d.pieces, num_threads)
         each(conv_bias_sum, &d, channels, 1)
+
+
+def conv_explain(real tag, object geometry, str gradient, int num_threads):
+    """What the forward pass (gradient "") or the gradient to "x" or "weight" would do: a list of (path, threads, bytes of
+    scratch), one for each part of the work, which run one after the other."""
+    cdef conv_job job
+    cdef conv_call call
+    cdef list report = []
+    read_geometry(geometry, &job)
+    call.job, call.f64 = &job, sizeof(real) == 8
+    call.x = call.w = call.bias = call.out = NULL
+    if gradient == "x":
+        run_phases(&job, &call, sizeof(real), num_threads, report)
+    else:
+        run(&call, gradient == "weight", num_threads, report)
+    return report
