@@ -6,9 +6,10 @@ from .backward import BackwardOps
 from .config import show_config
 from .cpu import CpuBackend, ThreadedCpuBackend
 from .errors import ArgumentError, DTypeError, IndexRangeError, KernelError, ShapeError
+from .explain import explain
 
 __version__ = "0.1.0"
 __all__ = [
     "ArgumentError", "Backend", "BackwardOps", "CpuBackend", "DTypeError", "IndexRangeError", "KernelError", "ShapeError",
-    "ThreadedCpuBackend", "errors", "memory", "results", "show_config",
+    "ThreadedCpuBackend", "errors", "explain", "memory", "results", "show_config",
 ]  # fmt: skip

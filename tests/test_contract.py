@@ -205,7 +205,7 @@ FLOORS = [
     {"ops", "ops.*"},
     {"backend", "backward"},
     {"cpu", "cpu_gradients", "cpu_gradients.*"},
-    {"config"},
+    {"config", "explain"},
     {""},
     {"autograd", "autograd.*", "nn", "nn.*", "optim", "optim.*", "io"},
 ]

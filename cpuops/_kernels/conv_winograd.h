@@ -6,14 +6,14 @@
  *     out tile = A^T [ (G w G^T) . (B^T cells B) ] A,    . being n^2 products of matrices: [tiles, channels] x [channels, outputs]
  *
  * Matrices by Toom and Cook from the points 0, +-1 and infinity (m = 2), 0, +-3/4, +-3/2 and infinity (m = 4). The usual 0, +-1,
- * +-2 would double the error; that of these is below twice the direct path's (docs/numerics.md).
+ * +-2 would double the error (docs/numerics.md says what it is).
  *
  * Lanes are channels in the transform of the cells and outputs in those of weights and products; other layouts are transposed on
  * the way in and out. Bounds on scratch decide what is held:
  *   weights shared   transformed weights of all outputs; a unit is a block of tiles
  *   tiles shared     transformed cells of a block of tiles; a unit is a chunk of outputs and transforms their weights, of one
  *                    chunk of the channels after the other
- * An element's sum is in the order of the channels, in chunks as in gemm.h, whatever is shared and whoever computes it.
+ * An element's sum is in the order of the channels, in chunks (CONV_WINOGRAD_DEPTH), whatever is shared and whoever computes it.
  * Cells over padding are 0, and every output of a tile mixes all its products: an output that is not finite, be it for a NaN in
  * an operand or for an overflow on the way, sends the whole call to another path (`poisoned`).
  */
@@ -31,6 +31,7 @@
 #define CONV_WINOGRAD_WEIGHT_BYTES 1200000 /* weights of a chunk of outputs: these too */
 #endif
 #define CONV_WINOGRAD_TILES 128            /* at most in a block */
+#define CONV_WINOGRAD_DEPTH 128            /* channels of a sum that are added without a pause */
 #define CONV_WINOGRAD_RUN 7                /* tiles side by side that are transformed together: 30 cells a row */
 #define CONV_WINOGRAD_LEAST 32             /* channels and outputs from which the transforms pay */
 
@@ -79,6 +80,13 @@ INLINE int conv_winograd_fits(const conv_job *j, ptrdiff_t size)
     return j->channels <= CONV_WINOGRAD_SHARED_BYTES / 36 / 8 / size; /* transformed cells of a few tiles */
 }
 
+/* channels of one chunk of a sum: half as many as gemm.h would take, for the products are larger than their sums */
+INLINE ptrdiff_t conv_winograd_depth(const conv_job *j)
+{
+    const ptrdiff_t chunks = conv_ceil(j->channels, CONV_WINOGRAD_DEPTH);
+    return chunks == 1 ? j->channels : conv_ceil(conv_ceil(j->channels, chunks), 16) * 16;
+}
+
 /* elements of a plane of at least n: an odd number of cache lines, so that equal places of all planes are in different sets */
 INLINE ptrdiff_t conv_winograd_plane(ptrdiff_t n, ptrdiff_t size) { return (conv_ceil(n * size, 64) | 1) * 64 / size; }
 
@@ -107,7 +115,7 @@ INLINE void conv_plan_winograd(const conv_call *call, ptrdiff_t threads, conv_wi
         d->block = conv_ceil(d->tiles, d->units);
         d->tasks = conv_ceil(j->outputs, lanes);
     } else {
-        d->depth = call->f64 ? gemm_kc_f64(j->channels) : gemm_kc_f32(j->channels);
+        d->depth = conv_winograd_depth(j);
         d->chunk = conv_max(1, conv_min(4, CONV_WINOGRAD_WEIGHT_BYTES / (d->n2 * d->depth * wide * size))) * wide;
         d->block = conv_max(1, conv_min(CONV_WINOGRAD_TILES, CONV_WINOGRAD_SHARED_BYTES / a_tile));
         d->block = conv_ceil(d->tiles, conv_ceil(d->tiles, d->block));

@@ -366,7 +366,7 @@ FUNC void FN(conv_winograd_worker)(conv_winograd *d, ptrdiff_t i)
     const ptrdiff_t channels = d->call.job->channels, outputs = d->call.job->outputs;
     real *own = (real *)(d->memory + (size_t)i * d->worker_bytes), *products = (real *)((char *)own + d->own_bytes);
     real *shared = (real *)d->shared;
-    const ptrdiff_t kc = FN(gemm_kc)(channels);
+    const ptrdiff_t kc = conv_winograd_depth(d->call.job);
     for (;;) {
         const ptrdiff_t unit = __atomic_fetch_add(&d->next, 1, __ATOMIC_RELAXED);
         if (unit >= d->units || __atomic_load_n(&d->poisoned, __ATOMIC_RELAXED))
