@@ -1,5 +1,6 @@
 """The tape itself: sums, release, memory, cycles, threads, settings, refusals, checkpoint."""
 
+import copy
 import gc
 import pickle
 import threading
@@ -63,6 +64,33 @@ def test_grad_can_be_set_and_cleared():
         v.grad = np.ones(3, np.float32)
     with pytest.raises(ArgumentError, match="leaf"):
         autograd.relu(v).grad = np.ones(3)
+
+
+def test_copies_are_leaves_of_their_own():
+    v = Var(normal(3))
+    (v * v).sum().backward()
+    for copied in (copy.deepcopy(v), copy.copy(v), pickle.loads(pickle.dumps(v))):
+        assert copied.id != v.id and copied.requires_grad and np.array_equal(copied.grad, v.grad)
+        before = v.grad.copy()
+        (copied * v.detach()).sum().backward()
+        assert np.array_equal(v.grad, before) and not np.array_equal(copied.grad, before)
+        (copied * v).sum().backward()
+        v.grad = before
+    assert not copy.deepcopy(v.detach()).requires_grad
+    with pytest.raises(ArgumentError, match="relu"):
+        copy.deepcopy(autograd.relu(v))
+
+
+def test_operations_are_generated_once():
+    names = [n for n in functions.OPERATIONS if n not in vars(functions)][:4] or ["relu"]
+    found = []
+    threads = [threading.Thread(target=lambda: found.append([getattr(functions, n) for n in names])) for _ in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert len(found) == 8 and all(f == found[0] for f in found)
+    assert autograd.relu is functions.relu and "relu" in dir(autograd)
 
 
 def test_grad_fn():

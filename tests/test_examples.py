@@ -51,7 +51,7 @@ def readme():
 
 
 def test_the_tour_runs(capsys):
-    (tour,) = re.findall(r"```python\n(.*?)```", readme(), re.DOTALL)
+    tour, tape = re.findall(r"```python\n(.*?)```", readme(), re.DOTALL)
     assert 25 <= len(tour.splitlines()) <= 40
     scope = {}
     exec(compile(tour, "README.md", "exec"), scope)
@@ -63,6 +63,23 @@ def test_the_tour_runs(capsys):
     features, labels = scope["features"].astype(np.float64), scope["labels"]
     losses = [scope["ops"].cross_entropy(features @ (scope["head"] + d), labels) for d in (change, -change)]
     np.testing.assert_allclose(losses[0] - losses[1], 2 * (scope["head_grad"] * change).sum(), rtol=1e-2)
+    exec(compile(tape, "README.md", "exec"), scope)
+    np.testing.assert_allclose(scope["w"].grad, scope["head_grad"], rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("page", ["autograd", "nn"])
+def test_pages_run(page):
+    """The code of a page of the docs, block after block."""
+    images = seeded(page).standard_normal((2, 1, 28, 28)).astype(np.float32)
+    scope = {"images": images, "print": lambda *text: None}
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8"), re.DOTALL)
+    for block in blocks:
+        exec(compile(block, page, "exec"), scope)
+    assert blocks
+    if page == "autograd":
+        assert float(scope["loss"].array) < 1.0, "100 steps did not learn 32 labels"
+    else:
+        assert scope["net"](images).shape == (2, 10)
 
 
 def test_every_operation_is_listed():

@@ -1,5 +1,7 @@
 """Modules: names, state, modes, layers by hand; tests/test_nn_torch.py compares them with PyTorch."""
 
+import copy
+
 import numpy as np
 import pytest
 
@@ -88,6 +90,16 @@ def test_modes_and_freezing():
     wide = net.astype(np.float64)
     assert wide is net and all(p.dtype == np.float64 for p in net.parameters()) and net.stem[1].batches.array.dtype == np.int64
     assert net(normal(2, 1, 5, 5, dtype=np.float64)).dtype == np.float64
+
+
+def test_a_copied_module_is_its_own():
+    net = Net()
+    other = copy.deepcopy(net)
+    assert other.tied is other.head and not {p.id for p in net.parameters()} & {p.id for p in other.parameters()}
+    x = normal(2, 1, 5, 5)
+    (net(x) + other(x)).sum().backward()
+    for p, q in zip(net.parameters(), other.parameters(), strict=True):
+        assert np.array_equal(p.grad, q.grad) and not np.shares_memory(p.array, q.array)
 
 
 def test_summary():

@@ -33,12 +33,12 @@ __all__ += functions.__all__
 
 def __getattr__(name: str) -> Any:
     """Operations are generated when they are first used."""
-    if name == "GroupNormBackward":
-        return functions.grad_fn_of("group_norm")
     try:
-        return getattr(functions, name)
+        found = functions.grad_fn_of("group_norm") if name == "GroupNormBackward" else getattr(functions, name)
     except AttributeError:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+    globals()[name] = found
+    return found
 
 
 def __dir__() -> list[str]:

@@ -185,6 +185,14 @@ def attached(array: Array, edge: GradFn | Leaf | None) -> Var:
     return var
 
 
+def rebuilt(cls: type[Var], array: Array, requires_grad: bool, grad: Array | None) -> Var:
+    """What :meth:`Var.__reduce__` says."""
+    var = cls(array, requires_grad)
+    if grad is not None:
+        var.grad = grad
+    return var
+
+
 class Var:
     """An array whose uses are recorded, so that gradients to it can be taken.
 
@@ -233,6 +241,12 @@ class Var:
     def __repr__(self) -> str:
         how = f", {self._edge!r}" if isinstance(self._edge, GradFn) else "" if self._edge is None else ", requires_grad=True"
         return f"Var({np.array2string(self.array, threshold=20, prefix='Var(')}, dtype={self.array.dtype}{how})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copied or pickled Var is a leaf of its own, with its gradient."""
+        if isinstance(self._edge, GradFn):
+            raise ArgumentError(message("Var", "self", f"the result of {self._edge.op}", "a leaf, or .detach() of it, to be copied or pickled"))
+        return rebuilt, (type(self), self.array, self._edge is not None, self.grad)
 
     # ------------------------------------------------------------ on the tape
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import numpy as np
@@ -15,15 +16,17 @@ SHAPES = _shapes.__all__
 OPERATIONS = differentiable_operations()
 __all__ = [*SHAPES, *OPERATIONS, "power"]
 _GRAD_FNS: dict[str, type[GradFn]] = {}
+_LOCK = threading.Lock()  # two threads that use an operation for the first time get one function
 globals().update({name: getattr(_shapes, name) for name in SHAPES})
 
 
 def __getattr__(name: str) -> Any:
     if name not in OPERATIONS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    function, _GRAD_FNS[name] = _generate.make(rule_of(name))
-    globals()[name] = function
-    return function
+    with _LOCK:
+        if name not in _GRAD_FNS:
+            globals()[name], _GRAD_FNS[name] = _generate.make(rule_of(name))
+    return globals()[name]
 
 
 def __dir__() -> list[str]:
