@@ -19,12 +19,13 @@ from cpuops.autograd._rules import rule_of
 
 FOLDER = Path(cpuops.__file__).parent
 OPERANDS = "x offset mask weight bias output_grad output logits targets indices weights input target gamma beta mean variance kernel lhs rhs"
-OPERANDS += " log_probs input_lengths target_lengths grad_loss"
+OPERANDS += " query key value logsumexp attn_bias log_probs input_lengths target_lengths grad_loss"
 TYPES = dict.fromkeys(OPERANDS.split(), "Operand") | {
     "out": "Array | None",
     "epsilon": "float", "label_smoothing": "float", "negative_slope": "float", "min": "float", "max": "float", "alpha": "float",
     "axis": "int", "groups": "int", "blank": "int", "zero_infinity": "bool", "accumulate": "bool",
     "num_groups": "int", "stride_h": "int", "stride_w": "int",
+    "scale": "float", "softcap": "float", "causal_alignment": "str", "is_causal": "bool", "bias_grad": "bool",
     "keepdims": "bool", "ceil_mode": "bool", "count_include_pad": "bool",
     "reduction": "str", "approximate": "str", "layout": "str",
     "mode": "str", "coordinate_transform": "str", "nearest_rounding": "str",
@@ -34,11 +35,11 @@ TYPES = dict.fromkeys(OPERANDS.split(), "Operand") | {
     "stride": "PerAxis", "dilation": "PerAxis", "kernel_size": "PerAxis", "output_size": "PerAxis", "padding": "Padding",
     "weight_groups": "int", "offset_groups": "int",
     "output_padding": "PerAxis", "input_size": "PerAxis",
-    "pads": "Sequence[Sequence[int]]", "value": "float",
+    "pads": "Sequence[Sequence[int]]",
     "original_shape": "Sequence[int]", "input_shape": "Sequence[int]",
 }  # fmt: skip
 # the same word as an operand, but an option
-OPTIONS = {"beta": "float", "bias": "bool"}
+OPTIONS = {"beta": "float", "bias": "bool", "value": "float"}
 PAIRS = ("add", "sub", "mul", "div", "maximum", "minimum")
 
 

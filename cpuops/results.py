@@ -194,3 +194,27 @@ class RmsNormGrads(NamedTuple):
 
     x_grad: Array
     gamma_grad: Array
+
+
+class AttentionWithLogsumexp(NamedTuple):
+    """attention_with_logsumexp: the output and the logarithm of the softmax's denominator."""
+
+    output: Array
+    logsumexp: Array
+
+
+class AttentionGrads(NamedTuple):
+    """Gradients of attention."""
+
+    query_grad: Array
+    key_grad: Array
+    value_grad: Array
+
+
+class AttentionBiasGrads(NamedTuple):
+    """Gradients of attention, that of attn_bias among them (None where there is none)."""
+
+    query_grad: Array
+    key_grad: Array
+    value_grad: Array
+    bias_grad: Array | None

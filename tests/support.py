@@ -214,8 +214,9 @@ def read_only(a):
 
 
 def amid_nan(a):
-    """Contiguous, with NaN (or a wild index) before and after it, which a read past the end would fetch."""
-    block = np.full(a.size + 80, np.nan if a.dtype.kind == "f" else np.iinfo(a.dtype).max, a.dtype)
+    """Contiguous, with NaN (or a wild index, or True) before and after it, which a read past the end would fetch."""
+    wild = np.nan if a.dtype.kind == "f" else True if a.dtype.kind == "b" else np.iinfo(a.dtype).max
+    block = np.full(a.size + 80, wild, a.dtype)
     block[3 : 3 + a.size] = a.reshape(-1)
     return block[3 : 3 + a.size].reshape(a.shape)
 

@@ -12,7 +12,9 @@ from table.base import parts
 import cpuops
 
 SEVERAL = [(row.result, row.results) for row in ROWS.values() if row.result]
-SEVERAL += [(g.result, tuple(f"{n}_grad" for n in g.gives)) for row in ROWS.values() for g in row.gradients if len(g.gives) > 1]
+SEVERAL += [
+    (g.result, g.fields or tuple(f"{n}_grad" for n in g.gives)) for row in ROWS.values() for g in row.gradients if len(g.gives) > 1
+]
 
 
 @pytest.mark.parametrize(("name", "fields"), SEVERAL, ids=[name for name, _ in SEVERAL])

@@ -277,6 +277,28 @@ def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, *, zero
     return torch.where(torch.isinf(loss), 0.0, loss) if zero_infinity else loss
 
 
+def attention(query, key, value, mask=None, attn_bias=None, scale=None, softcap=None, is_causal=False, causal_alignment="bottom_right"):
+    """(output, logsumexp): the output by torch's own attention unless there is a softcap, which it lacks."""
+    shape = (*query.shape[:3], key.shape[2])
+    hidden = torch.zeros(shape, dtype=torch.bool) if mask is None else mask.broadcast_to(shape).clone()
+    if is_causal:
+        shift = shape[3] - shape[2] if causal_alignment == "bottom_right" else 0
+        hidden |= torch.ones(shape[2:], dtype=torch.bool).triu(shift + 1)
+    bias = torch.zeros(shape, dtype=query.dtype) if attn_bias is None else attn_bias.broadcast_to(shape)
+    bias = bias.masked_fill(hidden, -np.inf)
+    repeats = query.shape[1] // key.shape[1]
+    key, value = key.repeat_interleave(repeats, 1), value.repeat_interleave(repeats, 1)
+    scores = query @ key.mT * (query.shape[3] ** -0.5 if scale is None else scale)
+    if softcap:
+        scores = softcap * torch.tanh(scores / softcap)
+    scores = scores + bias
+    logsumexp = torch.logsumexp(scores, 3)
+    if not softcap:
+        return F.scaled_dot_product_attention(query, key, value, bias, scale=scale), logsumexp
+    seen = ~torch.isneginf(bias).all(3, keepdim=True)
+    return torch.softmax(torch.where(seen, scores, 0.0), 3) * seen @ value, logsumexp
+
+
 def hard_sigmoid(x, alpha=0.2, beta=0.5):
     return torch.clamp(alpha * x + beta, 0, 1)
 
@@ -341,6 +363,8 @@ TORCH = {
     "group_norm": group_norm,
     "instance_norm": instance_norm,
     "ctc_loss": ctc_loss,
+    "attention": lambda *operands, **options: attention(*operands, **options)[0],
+    "attention_with_logsumexp": attention,
     "rms_norm": lambda x, gamma, epsilon=1e-5: F.rms_norm(x, (x.shape[-1],), gamma, epsilon),
 }
 for _n in (1, 2, 3):

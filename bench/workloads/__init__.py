@@ -4,14 +4,14 @@ import re
 
 from .. import operations  # noqa: F401  (makes the table importable)
 from ..errors import BenchError
-from . import conv, conv_transpose, ctc, deform, elementwise, interpolate, matmul, norm, pad, pool, reduce, sized, small, step, unfold
+from . import attention, conv, conv_transpose, ctc, deform, elementwise, interpolate, matmul, norm, pad, pool, reduce, sized, small, step, unfold
 from .base import Cost, Job, Workload
 
-__all__ = ["BY_NAME", "FAMILIES", "SERIES", "TO_COME", "WORKLOADS", "Cost", "Job", "Workload", "chosen", "unmeasured"]
+__all__ = ["BY_NAME", "FAMILIES", "SERIES", "WORKLOADS", "Cost", "Job", "Workload", "chosen", "unmeasured"]
 
 MODULES = (
     elementwise, reduce, matmul, conv, conv_transpose, deform, unfold,
-    pool, interpolate, pad, norm, ctc,
+    pool, interpolate, pad, norm, attention, ctc,
     small, step,
 )  # fmt: skip
 WORKLOADS: dict[str, Workload] = {w.name: w for module in MODULES for w in module.WORKLOADS}
@@ -19,12 +19,6 @@ SERIES = sized.SERIES
 # everything that a worker can be asked for
 BY_NAME = WORKLOADS | {w.name: w for series in SERIES.values() for w in series}
 FAMILIES = tuple(dict.fromkeys(w.family for w in WORKLOADS.values()))
-
-# family without workloads -> a method by which one sees that it has arrived. A test fails when a backend has the method
-# and the family still stands here, so that nothing is left out silently
-TO_COME = {
-    "attention": "attention",
-}
 
 
 def chosen(only, backend_class):
@@ -45,7 +39,7 @@ def chosen(only, backend_class):
 
 def unmeasured(backend_class):
     """What is not measured: {family: why}."""
-    absent = dict.fromkeys(TO_COME, "no such operation yet")
+    absent = {}
     for family in FAMILIES:
         lacking = [w for w in WORKLOADS.values() if w.family == family and not all(hasattr(backend_class, m) for m in w.needs)]
         if lacking:

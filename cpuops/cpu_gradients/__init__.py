@@ -1,6 +1,7 @@
 """Gradient kernels that replace the defaults of BackwardOps in the CPU backends, one short hook each."""
 
 from .activation import ActivationKernelGradients
+from .attention import AttentionKernelGradients
 from .conv import ConvKernelGradients
 from .conv_transpose import ConvTransposeKernelGradients
 from .ctc import CtcKernelGradients
@@ -35,5 +36,6 @@ class CpuGradients(
     InterpolateKernelGradients,
     NormKernelGradients,
     CtcKernelGradients,
+    AttentionKernelGradients,
 ):
     """Hooks ``_<operation>_backward`` that call a kernel."""

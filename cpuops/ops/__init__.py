@@ -1,6 +1,7 @@
 """The families of operations: each has its forward methods in one class and their default gradients in another."""
 
 from .activation import Activation, ActivationGradients
+from .attention import Attention, AttentionGradients
 from .conv import Conv, ConvGradients
 from .conv_transpose import ConvTranspose, ConvTransposeGradients
 from .ctc import Ctc, CtcGradients
@@ -22,7 +23,7 @@ __all__ = ["Forward", "Gradients"]
 
 class Forward(
     Elementwise, Activation, Reduce, Softmax, Loss, Matmul, Embedding, Conv, ConvTranspose, Deform, Unfold, Pool, Interpolate, Pad, Norm,
-    Ctc,
+    Attention, Ctc,
 ):  # fmt: skip
     """Every forward method."""
 
@@ -44,5 +45,6 @@ class Gradients(
     InterpolateGradients,
     NormGradients,
     CtcGradients,
+    AttentionGradients,
 ):
     """Every default gradient."""

@@ -4,6 +4,7 @@ One function for each method of a backend, with its name, arguments and results 
 Nothing here is shared with cpuops: neither formulas, nor argument handling. A reader who doubts a kernel reads here.
 """
 
+from oracle.attention import *  # noqa: F403
 from oracle.conv import *  # noqa: F403
 from oracle.conv_transpose import *  # noqa: F403
 from oracle.ctc import *  # noqa: F403

@@ -8,7 +8,7 @@ take, how exact they must be, what they cost, and which calls must be refused. S
     for call in row.calls(rng): ...
 """
 
-from table import conv, conv_transpose, ctc, deform, elementwise, interpolate, matmul, norm, pad, pool, reduce, unfold
+from table import attention, conv, conv_transpose, ctc, deform, elementwise, interpolate, matmul, norm, pad, pool, reduce, unfold
 from table.base import Bad, Call, Gradient, Row, common_refusals
 
 FAMILIES = {
@@ -24,6 +24,7 @@ FAMILIES = {
     "interpolate": interpolate.ROWS,
     "norm": norm.ROWS,
     "ctc": ctc.ROWS,
+    "attention": attention.ROWS,
 }
 ROWS = {row.name: row for rows in FAMILIES.values() for row in rows}
 

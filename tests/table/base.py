@@ -79,6 +79,7 @@ class Gradient:
     takes: str
     gives: tuple[str, ...]
     result: str = ""  # the NamedTuple, where it returns several
+    fields: tuple[str, ...] = ()  # of that NamedTuple, where they are not the names of `gives` with _grad
     without: tuple[str, ...] = ()  # options of the operation that it does not have
     when: Callable[[Call], bool] = lambda call: True
     more: Callable[[Call], dict] = lambda call: {}  # further keyword options
@@ -264,4 +265,5 @@ def _refusals_of(row, method, call, optional):
                 yield bad("of another dtype than the rest", value.astype(np.float64), names=" ".join(floating))
         else:
             yield bad("floating", value.astype(np.float32))
-            yield bad("bool", value.astype(bool))
+            other = np.int8 if value.dtype == np.bool_ else np.bool_
+            yield bad(str(np.dtype(other)), value.astype(other))
