@@ -72,106 +72,134 @@ FUNC void FN(unfold_block)(const unfold_plan *p, const real *x, real *columns, p
 
 /* ---- fold ---- */
 
-/* adds the batch: cells that all of its taps reach in vectors, those at the ends one by one; the same additions */
-FUNC void FN(fold_add)(fold_line *l, const real *x)
+/* adds the batch to the sums, or, the last one, writes them to `cells`. Cells that all of its taps reach go in vectors, those
+ * at the ends one by one, by the same additions */
+INLINE void FN(fold_cell)(fold_line *l, const real *x, ptrdiff_t m, real *cells)
 {
-    ptrdiff_t first = l->from, end = l->to;
+    double sum = l->started ? l->sum[m - l->from] : 0;
+    for (int k = 0; k < l->n; k++)
+        if (l->first[k] <= m && m < l->end[k])
+            sum += x[l->source[k] + m];
+    if (cells)
+        cells[m - l->from] = (real)sum;
+    else
+        l->sum[m - l->from] = sum;
+}
+
+FUNC void FN(fold_add)(fold_line *l, const real *x, real *cells)
+{
+    ptrdiff_t first = l->from, end = l->to, m;
     for (int k = 0; k < l->n; k++) {
         first = unfold_max(first, l->first[k]);
         end = unfold_min(end, l->end[k]);
     }
     first = unfold_min(first, l->to);
     end = unfold_max(end, first);
-    for (ptrdiff_t m = l->from; m < l->to; m++) {
-        if (m == first) /* the vectors' */
-            m = end;
-        if (m >= l->to)
-            break;
-        double sum = l->started ? l->sum[m - l->from] : 0;
-        for (int k = 0; k < l->n; k++)
-            if (l->first[k] <= m && m < l->end[k])
-                sum += x[l->source[k] + m];
-        l->sum[m - l->from] = sum;
-    }
-    for (ptrdiff_t m = first; m < end; m += WLANES) {
-        const ptrdiff_t n = unfold_min(WLANES, end - m);
-        double *to = l->sum + (m - l->from);
+    for (m = l->from; m < first; m++)
+        FN(fold_cell)(l, x, m, cells);
+    for (m = end; m < l->to; m++)
+        FN(fold_cell)(l, x, m, cells);
+    for (m = first; m < end; m += WLANES) {
+        const ptrdiff_t n = unfold_min(WLANES, end - m), at = m - l->from;
         if (n == WLANES) {
-            wvec sum = l->started ? vload_f64(to) : wset(0);
+            wvec sum = l->started ? vload_f64(l->sum + at) : wset(0);
             for (int k = 0; k < l->n; k++)
                 sum += wload(x + l->source[k] + m);
-            vstore_f64(to, sum);
+            if (cells)
+                wstore(cells + at, sum);
+            else
+                vstore_f64(l->sum + at, sum);
         } else {
-            wvec sum = l->started ? vload_n_f64(to, n) : wset(0);
+            wvec sum = l->started ? vload_n_f64(l->sum + at, n) : wset(0);
             for (int k = 0; k < l->n; k++)
                 sum += wload_n(x + l->source[k] + m, n);
-            vstore_n_f64(to, sum, n);
+            if (cells)
+                wstore_n(cells + at, sum, n);
+            else
+                vstore_n_f64(l->sum + at, sum, n);
         }
     }
     l->n = 0;
     l->started = 1;
 }
 
-/* cells m of the row, at first + m * sw, that taps j0, j0 + hop, ... reach: q = m + shift for the first of these taps */
-INLINE void FN(fold_cells)(const unfold_plan *p, const real *x, ptrdiff_t row, ptrdiff_t j0, ptrdiff_t hop, ptrdiff_t shift,
-                           fold_line *l)
+/* the sums of cells from..to-1 of a class of `taps` taps, whose first window 0 is at `source`: where they are, in x or `cells` */
+INLINE const real *FN(fold_cells)(const unfold_plan *p, const fold_taps *t, const real *x, ptrdiff_t taps, ptrdiff_t source,
+                                  ptrdiff_t shift, fold_line *l, real *cells)
 {
-    const ptrdiff_t back = hop * p->dw / p->sw;
     l->n = l->started = 0;
-    for (ptrdiff_t i = 0; i < p->kh; i++) {
-        const ptrdiff_t above = row + p->top - i * p->dh;
-        if (above < 0)
-            break;
-        if (above % p->sh || above / p->sh >= p->oh)
-            continue;
-        const ptrdiff_t at = i * p->kw * p->oh * p->ow + above / p->sh * p->ow;
-        for (ptrdiff_t j = j0, q = shift; j < p->kw; j += hop, q -= back) {
+    for (ptrdiff_t u = 0; u < t->rows; u++, source += t->row_step) {
+        ptrdiff_t at = source, q = shift;
+        for (ptrdiff_t j = 0; j < taps; j++, at += t->tap_step, q -= t->back) {
             const ptrdiff_t first = unfold_max(l->from, -q), end = unfold_min(l->to, p->ow - q);
             if (first >= end)
                 continue;
+            if (t->rows == 1 && taps == 1 && first == l->from && end == l->to)
+                return x + at + q + first;
             if (l->n == FOLD_BATCH)
-                FN(fold_add)(l, x);
-            l->source[l->n] = at + j * p->oh * p->ow + q;
+                FN(fold_add)(l, x, NULL);
+            l->source[l->n] = at + q;
             l->first[l->n] = first;
             l->end[l->n++] = end;
         }
     }
-    FN(fold_add)(l, x);
+    FN(fold_add)(l, x, cells);
+    return cells;
 }
 
-/* out[i * step] = the sums */
-INLINE void FN(fold_store)(const fold_line *l, real *out, ptrdiff_t step)
+/* out[2 m] = a[m], out[2 m + 1] = b[m], 0 <= m < n */
+INLINE void FN(put_pairs)(const real *a, const real *b, real *out, ptrdiff_t n)
 {
-    const ptrdiff_t n = l->to - l->from;
     ptrdiff_t m = 0;
-    if (step == 1)
-        for (; m < n; m += WLANES) {
-            if (m + WLANES <= n)
-                wstore(out + m, vload_f64(l->sum + m));
-            else
-                wstore_n(out + m, vload_n_f64(l->sum + m, n - m), n - m);
-        }
-    else
-        for (; m < n; m++)
-            out[m * step] = (real)l->sum[m];
+    vec low, high;
+    for (; m + LANES <= n; m += LANES) {
+        vzip(vload(a + m), vload(b + m), &low, &high);
+        vstore(out + 2 * m, low);
+        vstore(out + 2 * m + LANES, high);
+    }
+    if (m < n) {
+        const ptrdiff_t left = 2 * (n - m);
+        vzip(vload_n(a + m, n - m), vload_n(b + m, n - m), &low, &high);
+        vstore_n(out + 2 * m, low, unfold_min(left, LANES));
+        if (left > LANES)
+            vstore_n(out + 2 * m + LANES, high, left - LANES);
+    }
 }
 
-FUNC void FN(fold_row)(const unfold_plan *p, const real *x, ptrdiff_t row, real *out)
+FUNC void FN(fold_row)(const unfold_plan *p, const fold_taps *t, const real *x, real *out)
 {
     fold_line l;
-    const ptrdiff_t hop = unfold_hop(p), classes = unfold_min(hop, p->kw);
-    if (classes < p->sw)
+    real buffer[2][FOLD_LINE] __attribute__((aligned(64)));
+    const int pairs = t->classes == 2 && p->sw == 2;
+    if (t->classes < p->sw || t->rows == 0)
         FN(put_zeros)(out, p->w);
-    for (ptrdiff_t j0 = 0; j0 < classes; j0++) {
-        ptrdiff_t first = (j0 * p->dw - p->left) % p->sw;
-        first += first < 0 ? p->sw : 0;
-        if (first >= p->w)
-            continue;
-        const ptrdiff_t cells = (p->w - 1 - first) / p->sw + 1, shift = (first + p->left - j0 * p->dw) / p->sw;
-        for (l.from = 0; l.from < cells; l.from = l.to) {
-            l.to = unfold_min(cells, l.from + FOLD_LINE);
-            FN(fold_cells)(p, x, row, j0, hop, shift, &l);
-            FN(fold_store)(&l, out + first + l.from * p->sw, p->sw);
+    if (t->rows == 0)
+        return;
+    for (l.from = 0; l.from < t->most; l.from += FOLD_LINE) {
+        const real *found[2] = {buffer[0], buffer[1]};
+        ptrdiff_t first = t->first, shift = t->shift, source = t->source;
+        for (ptrdiff_t j = 0; j < t->classes; j++, source += p->oh * p->ow) {
+            l.to = unfold_min(t->most - (first > t->longest), l.from + FOLD_LINE);
+            if (l.from < l.to) {
+                const real *cells = FN(fold_cells)(p, t, x, t->taps - (j > t->full), source, shift, &l, buffer[pairs ? first : 0]);
+                real *to = out + first + l.from * p->sw;
+                if (pairs)
+                    found[first] = cells;
+                else if (p->sw == 1)
+                    FN(put_cells)(cells, 1, to, l.to - l.from);
+                else
+                    for (ptrdiff_t m = 0; m < l.to - l.from; m++)
+                        to[m * p->sw] = cells[m];
+            }
+            first += t->turn, shift -= t->slide;
+            if (first >= p->sw)
+                first -= p->sw, shift--;
+        }
+        if (pairs) {
+            const ptrdiff_t n = unfold_min(p->w - 2 * l.from, 2 * FOLD_LINE);
+            FN(put_pairs)(found[0], found[1], out + 2 * l.from, n / 2);
+            if (n % 2)
+                out[2 * l.from + n - 1] = found[0][n / 2];
         }
     }
 }
@@ -180,6 +208,10 @@ FUNC void FN(fold_row)(const unfold_plan *p, const real *x, ptrdiff_t row, real 
 FUNC void FN(fold_block)(const unfold_plan *p, const real *columns, real *x, ptrdiff_t b)
 {
     const ptrdiff_t count = fold_at_once(p), end = unfold_min(fold_units(p), (b + 1) * count);
-    for (ptrdiff_t u = b * count; u < end; u++)
-        FN(fold_row)(p, columns + u / p->h * p->kh * p->kw * p->oh * p->ow, u % p->h, x + u * p->w);
+    fold_taps taps;
+    fold_all_taps(p, &taps);
+    for (ptrdiff_t u = b * count; u < end; u++) {
+        fold_row_taps(p, u % p->h, &taps);
+        FN(fold_row)(p, &taps, columns + u / p->h * p->kh * p->kw * p->oh * p->ow, x + u * p->w);
+    }
 }
