@@ -110,7 +110,11 @@ FUNC void FN(conv_direct_pack)(conv_direct *d, ptrdiff_t i)
     const ptrdiff_t m0 = conv_part(j->outputs, d->panels, panel), m1 = conv_part(j->outputs, d->panels, panel + 1);
     const real *w = (const real *)d->call.w + g * j->w_group;
     real *const packed = (real *)d->packed + (g * j->outputs + m0) * terms, *to = packed;
-    for (ptrdiff_t c = 0; c < j->channels; c++)
+    const int apart = j->w_output * (ptrdiff_t)sizeof(real) >= 64 && j->w_channel > j->w_output;
+    for (ptrdiff_t c = 0; c < j->channels; c++) {
+        /* a line of memory for each output channel, far from those of the last input channel */
+        for (ptrdiff_t m = m0; apart && m < m1; m++)
+            __builtin_prefetch(w + (c + 2) * j->w_channel + m * j->w_output);
         for (ptrdiff_t t = 0; t < j->kernel[0]; t++)
             for (ptrdiff_t u = 0; u < j->kernel[1]; u++)
                 for (ptrdiff_t v = 0; v < j->kernel[2]; v++) {
@@ -118,6 +122,7 @@ FUNC void FN(conv_direct_pack)(conv_direct *d, ptrdiff_t i)
                     for (ptrdiff_t m = m0; m < m1; m++)
                         *to++ = from[m * j->w_output];
                 }
+    }
     if (!FN(conv_finite)(packed, to - packed))
         __atomic_store_n(&d->poisoned, 1, __ATOMIC_RELAXED);
 }

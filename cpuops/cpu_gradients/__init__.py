@@ -16,6 +16,7 @@ from .pad import PadKernelGradients
 from .pool import PoolKernelGradients
 from .reduce import ReduceKernelGradients
 from .softmax import SoftmaxKernelGradients
+from .unfold import UnfoldKernelGradients
 
 __all__ = ["CpuGradients"]
 
@@ -30,6 +31,7 @@ class CpuGradients(
     EmbeddingKernelGradients,
     ConvKernelGradients,
     ConvTransposeKernelGradients,
+    UnfoldKernelGradients,
     DeformKernelGradients,
     PoolKernelGradients,
     PadKernelGradients,

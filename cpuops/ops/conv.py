@@ -5,7 +5,6 @@ layout is a choice of strides. Letters: B batch, G groups, C input and M output 
 KD KH KW kernel, OD OH OW output.
 """
 
-import functools
 import itertools
 import math
 from typing import NamedTuple
@@ -14,6 +13,7 @@ import numpy as np
 
 from .. import _alloc, _check, _threads, results
 from ..errors import ShapeError, message
+from ._remembered import remembered
 
 __all__ = ["Conv", "ConvGradients", "Geometry"]
 
@@ -88,25 +88,12 @@ class Geometry(NamedTuple):
         return tuple(over), tuple(under)
 
 
+@remembered
 def _geometry(op, x_shape, weight_shape, stride, padding, dilation, groups, layout="NCHW", names=("x", "weight")):
     """Check shapes and options of a convolution; the forward and every gradient share this.
 
     `x_shape` and `weight_shape` are of equal, checked rank; `names` are what the operation calls them.
     """
-    plain = _plain(stride) and _plain(dilation) and _plain(groups) and (_plain(padding) or type(padding) is str)
-    return (_cached_geometry if plain else _cached_geometry.__wrapped__)(
-        op, x_shape, weight_shape, stride, padding, dilation, groups, layout, names
-    )
-
-
-def _plain(option):
-    """Whether a cache may hold an option: it would take True and 1.0 for 1."""
-    return type(option) is int or (type(option) is tuple and all(type(v) is int for v in option))
-
-
-# a network has some dozens of geometries, and a small convolution takes less time than its checks
-@functools.lru_cache(maxsize=256)
-def _cached_geometry(op, x_shape, weight_shape, stride, padding, dilation, groups, layout, names):
     n = len(x_shape) - 2
     x_name, w_name = names
     last = layout == "NHWC"

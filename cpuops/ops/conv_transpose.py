@@ -11,6 +11,7 @@ import numpy as np
 
 from .. import _alloc, _check, _threads, results
 from ..errors import ShapeError, message
+from ._remembered import remembered
 from .conv import Geometry, _operands, _work
 
 __all__ = ["ConvTranspose", "ConvTransposeGradients"]
@@ -68,18 +69,20 @@ def _geometry(op, batch, weight_shape, groups, axes, x_lengths, output_lengths):
     )  # fmt: skip
 
 
+@remembered
 def _of_x(op, x_shape, weight_shape, options):
     """The geometry, from the shapes of x and weight."""
     if x_shape[1] != weight_shape[0]:
         raise ShapeError(message(op, "x", f"of {x_shape[1]} channels (shape {x_shape})", f"weight's {weight_shape[0]} (shape {weight_shape})"))
-    groups, axes = _options(op, len(x_shape) - 2, weight_shape, **options)
+    groups, axes = _options(op, len(x_shape) - 2, weight_shape, *options)
     lengths = [_output_length(op, length, *a) for length, a in zip(x_shape[2:], axes, strict=True)]
     return _geometry(op, x_shape[0], weight_shape, groups, axes, x_shape[2:], lengths)
 
 
+@remembered
 def _of_output(op, output_shape, weight_shape, options):
     """The geometry, from the shapes of output_grad and weight."""
-    groups, axes = _options(op, len(output_shape) - 2, weight_shape, **options)
+    groups, axes = _options(op, len(output_shape) - 2, weight_shape, *options)
     if output_shape[1] != groups * weight_shape[1]:
         expected = f"groups * weight's {weight_shape[1]} = {groups * weight_shape[1]} (weight of shape {weight_shape})"
         raise ShapeError(message(op, "output_grad", f"of {output_shape[1]} channels (shape {output_shape})", expected))
@@ -112,7 +115,7 @@ def forward_method(n):
     def method(self, x, weight, bias=None, *, stride=1, padding=0, output_padding=0, dilation=1, groups=1, out=None):
         xa, wa = _operands(op, n, ("x", "weight"), (x, weight))
         ba = None if bias is None else _operands(op, n, ("x", "bias"), (xa, bias))[1]
-        options = _given(stride, padding, output_padding, dilation, groups)
+        options = (stride, padding, output_padding, dilation, groups)
         geometry = _of_x(op, xa.shape, wa.shape, options)
         if ba is not None:
             _check.shape(op, "bias", ba, (geometry.groups * geometry.channels,), "one value an output channel")
@@ -164,16 +167,12 @@ def forward_method(n):
     return _named(method, op, doc)
 
 
-def _given(stride, padding, output_padding, dilation, groups):
-    return {"stride": stride, "padding": padding, "output_padding": output_padding, "dilation": dilation, "groups": groups}
-
-
 def x_gradient(n):
     op = f"conv_transpose{n}d_x_backward"
 
     def method(self, weight, output_grad, *, stride=1, padding=0, output_padding=0, dilation=1, groups=1, out=None):
         wa, g = _operands(op, n, ("weight", "output_grad"), (weight, output_grad))
-        geometry = _of_output(op, g.shape, wa.shape, _given(stride, padding, output_padding, dilation, groups))
+        geometry = _of_output(op, g.shape, wa.shape, (stride, padding, output_padding, dilation, groups))
         out = _alloc.output(op, out, geometry.output_shape, g.dtype, (weight, output_grad))
         return self._conv_transpose_x_backward(wa, g, geometry, out)
 
@@ -204,7 +203,7 @@ def weight_gradient(n):
     op = f"conv_transpose{n}d_weight_backward"
 
     def method(self, x, weight, output_grad, *, stride=1, padding=0, output_padding=0, dilation=1, groups=1, out=None):
-        xa, wa, g, geometry = _checked(op, n, x, weight, output_grad, _given(stride, padding, output_padding, dilation, groups))
+        xa, wa, g, geometry = _checked(op, n, x, weight, output_grad, (stride, padding, output_padding, dilation, groups))
         out = _alloc.output(op, out, wa.shape, wa.dtype, (x, weight, output_grad))
         return self._conv_weight_backward(g, xa, geometry, out)
 
@@ -268,7 +267,7 @@ def joint_gradient(n):
 
     def method(self, x, weight, output_grad, *, bias=True, stride=1, padding=0, output_padding=0, dilation=1, groups=1):
         bias = _check.flag(op, "bias", bias)
-        xa, wa, g, geometry = _checked(op, n, x, weight, output_grad, _given(stride, padding, output_padding, dilation, groups))
+        xa, wa, g, geometry = _checked(op, n, x, weight, output_grad, (stride, padding, output_padding, dilation, groups))
         x_grad = self._conv_transpose_x_backward(wa, g, geometry, _alloc.empty(xa.shape, xa.dtype))
         weight_grad = self._conv_weight_backward(g, xa, geometry, _alloc.empty(wa.shape, wa.dtype))
         bias_grad = self._conv_bias_backward(g, 1, _alloc.empty(g.shape[1:2], g.dtype)) if bias else None

@@ -7,10 +7,12 @@ import math
 
 from .. import _alloc, _check, _threads
 from ..errors import ShapeError, message
+from ._remembered import remembered
 
 __all__ = ["Unfold", "UnfoldGradients"]
 
 
+@remembered
 def _windows(op, size_name, size, kernel_size, stride, padding, dilation):
     """Checked options: (the kernel, the number of windows along each axis, the kernels' geometry, the options as pairs)."""
     kernel = _check.per_axis(op, "kernel_size", kernel_size, 2, 1)
@@ -28,14 +30,14 @@ def _windows(op, size_name, size, kernel_size, stride, padding, dilation):
         output.append((padded - reach) // s + 1)
     apart = [d if k > 1 else 1 for d, k in zip(dilation, kernel, strict=True)]
     geometry = (*size, *kernel, *output, *stride, *apart, *[before for before, _ in pads])
-    return kernel, output, geometry, {"stride": stride, "padding": pads, "dilation": dilation}
+    return kernel, tuple(output), geometry, {"stride": stride, "padding": pads, "dilation": dilation}
 
 
 def _columns_shape(op, shape, kernel, output):
     """[B, C·KH·KW, OH·OW], which must fit an array."""
     shape = (shape[0], shape[1] * math.prod(kernel), math.prod(output))
     if math.prod(shape) >= _check.BOUND // 8:
-        raise ShapeError(message(op, "kernel_size", f"{kernel}, with {tuple(output)} windows", "one whose columns fit an array"))
+        raise ShapeError(message(op, "kernel_size", f"{kernel}, with {output} windows", "one whose columns fit an array"))
     return shape
 
 
@@ -141,7 +143,7 @@ class Unfold:
 
 
 class UnfoldGradients:
-    """Gradients of unfold4d and fold4d: each is the other, so a backend's kernel of the one serves the other too."""
+    """Gradients of unfold4d and fold4d: each is the other."""
 
     def unfold4d_backward(self, output_grad, input_size, kernel_size, *, stride=1, padding=0, dilation=1, out=None):
         """Differentiate :meth:`unfold4d`: :meth:`fold4d` of output_grad.
@@ -169,10 +171,10 @@ class UnfoldGradients:
         g = _check.floating(op, "output_grad", output_grad)
         _check.rank(op, "output_grad", g, 3)
         size = _check.per_axis(op, "input_size", input_size, 2, 1)
-        kernel, output, _, options = _windows(op, "input_size", size, kernel_size, stride, padding, dilation)
+        kernel, output, geometry, options = _windows(op, "input_size", size, kernel_size, stride, padding, dilation)
         channels = _columns_planes(op, "output_grad", g, "input_size", size, kernel, output)
         out = _alloc.output(op, out, (g.shape[0], channels, *size), g.dtype, (output_grad,))
-        return self.fold4d(g, size, kernel, **options, out=out)
+        return self._unfold4d_backward(g, size, kernel, options, geometry, out)
 
     def fold4d_backward(self, output_grad, kernel_size, *, stride=1, padding=0, dilation=1, out=None):
         """Differentiate :meth:`fold4d`: :meth:`unfold4d` of output_grad.
@@ -197,6 +199,14 @@ class UnfoldGradients:
         op = "fold4d_backward"
         g = _check.floating(op, "output_grad", output_grad)
         _check.rank(op, "output_grad", g, 4)
-        kernel, output, _, options = _windows(op, "output_grad", g.shape[2:], kernel_size, stride, padding, dilation)
+        kernel, output, geometry, options = _windows(op, "output_grad", g.shape[2:], kernel_size, stride, padding, dilation)
         out = _alloc.output(op, out, _columns_shape(op, g.shape, kernel, output), g.dtype, (output_grad,))
+        return self._fold4d_backward(g, kernel, options, geometry, out)
+
+    # ---------------------------------------------------------------- the defaults
+
+    def _unfold4d_backward(self, g, size, kernel, options, geometry, out):
+        return self.fold4d(g, size, kernel, **options, out=out)
+
+    def _fold4d_backward(self, g, kernel, options, geometry, out):
         return self.unfold4d(g, kernel, **options, out=out)
