@@ -98,8 +98,8 @@ def pad(backend, attributes, x, pads, value=None, axes=None):
 
 def attention(backend, attributes, query, key, value, mask=None, past_key=None, past_value=None, lengths=None):
     """Heads on an axis of their own; a mask of bools says what is seen; causal counts from the top left, after the past."""
-    if lengths is not None or any("window" in name for name in attributes):
-        raise Beyond("neither lengths of a cache that is longer, nor windows")
+    if any("window" in name for name in attributes) or (lengths is not None and attributes.get("is_causal", 0)):
+        raise Beyond("no windows, and no causal limit of each sample")
     three_axes = query.ndim == 3
     if three_axes:
         heads = [attributes["q_num_heads"], *[attributes["kv_num_heads"]] * 2]
@@ -112,7 +112,13 @@ def attention(backend, attributes, query, key, value, mask=None, past_key=None, 
             raise Beyond("no causal limit that begins elsewhere than in a corner")
         key, value = np.concatenate((past_key, key), 2), np.concatenate((past_value, value), 2)
         alignment = "bottom_right"
+    if mask is not None and 1 < mask.shape[-1] < key.shape[2]:  # keys that a mask does not reach are hidden
+        rest = [(0, 0)] * (mask.ndim - 1) + [(0, key.shape[2] - mask.shape[-1])]
+        mask = np.pad(mask, rest, constant_values=False if mask.dtype == bool else -np.inf)
     hidden, bias = (~mask, None) if mask is not None and mask.dtype == bool else (None, mask)
+    if lengths is not None:
+        beyond = np.arange(key.shape[2]) >= lengths[:, np.newaxis, np.newaxis, np.newaxis]
+        hidden = beyond if hidden is None else hidden | beyond
     output = backend.attention(
         query, key, value, hidden, bias,
         scale=attributes.get("scale"), softcap=attributes.get("softcap") or None,
