@@ -106,23 +106,27 @@ def attention(backend, attributes, query, key, value, mask=None, past_key=None, 
         query, key, value = (
             a.reshape(*a.shape[:2], n, -1).swapaxes(1, 2) for a, n in zip((query, key, value), heads, strict=True)
         )
-    alignment = "top_left"
+    causal, alignment, later = bool(attributes.get("is_causal", 0)), "top_left", None
     if past_key is not None:
-        if key.shape[2] != query.shape[2]:
-            raise Beyond("no causal limit that begins elsewhere than in a corner")
+        past, new = past_key.shape[2], key.shape[2]
         key, value = np.concatenate((past_key, key), 2), np.concatenate((past_value, value), 2)
-        alignment = "bottom_right"
+        if new == query.shape[2]:
+            alignment = "bottom_right"
+        elif causal:  # a limit that begins in no corner
+            causal, later = False, ~np.tri(query.shape[2], past + new, past, dtype=bool)
     if mask is not None and 1 < mask.shape[-1] < key.shape[2]:  # keys that a mask does not reach are hidden
         rest = [(0, 0)] * (mask.ndim - 1) + [(0, key.shape[2] - mask.shape[-1])]
         mask = np.pad(mask, rest, constant_values=False if mask.dtype == bool else -np.inf)
     hidden, bias = (~mask, None) if mask is not None and mask.dtype == bool else (None, mask)
+    if later is not None:
+        hidden = later if hidden is None else hidden | later
     if lengths is not None:
         beyond = np.arange(key.shape[2]) >= lengths[:, np.newaxis, np.newaxis, np.newaxis]
         hidden = beyond if hidden is None else hidden | beyond
     output = backend.attention(
         query, key, value, hidden, bias,
         scale=attributes.get("scale"), softcap=attributes.get("softcap") or None,
-        is_causal=bool(attributes.get("is_causal", 0)), causal_alignment=alignment,
+        is_causal=causal, causal_alignment=alignment,
     )  # fmt: skip
     if three_axes:
         output = output.swapaxes(1, 2).reshape(output.shape[0], output.shape[2], -1)
