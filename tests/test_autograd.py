@@ -237,12 +237,30 @@ def second_order(row, call, backend, failures):
 
 def test_second_order(row, serial):
     failures = Failures()
-    for call in chosen_calls(row, 6, "twice"):
+    for call in chosen_calls(row, 8, "twice"):
         second_order(row, call, serial, failures)
     failures.raise_any()
 
 
 test_second_order.rows = lambda row: differentiable(row) and row.name not in ONCE
+
+
+def test_single_precision_stays(row, serial):
+    """Gradients, and gradients of gradients, of float32 operands are float32."""
+    for call in chosen_calls(row, 4, "single"):
+        call = call.cast(np.float32)
+        variables = {n: Var(v) for n, v in operands_of(row, call).items()}
+        output = on_tape(row, call, variables, serial)
+        with autograd.using(serial):
+            first = autograd.grad(output, list(variables.values()), Var(np.ones(output.shape, np.float32)), create_graph=True)
+            for g, v in zip(first, variables.values(), strict=True):
+                assert g.array.dtype == np.float32 and g.shape == v.shape, call
+                if g.requires_grad:
+                    for second in autograd.grad(g, list(variables.values()), np.ones(g.shape, np.float32), retain_graph=True):
+                        assert second is None or second.dtype == np.float32, call
+
+
+test_single_precision_stays.rows = test_second_order.rows
 
 
 def test_no_second_derivative_is_said(serial):
@@ -253,6 +271,18 @@ def test_no_second_derivative_is_said(serial):
         output = on_tape(row, call, variables, serial)
         with pytest.raises(NotImplementedError, match=name.removesuffix("_with_logsumexp")):
             autograd.grad(output, list(variables.values()), np.ones(output.shape), create_graph=True)
+
+
+def test_what_an_operation_adds_has_no_gradient(serial):
+    """interpolate's extrapolation value and pad's value stay out of the gradient's gradient."""
+    x, g = Var(np.ones((1, 1, 3, 3))), np.ones((1, 1, 4, 4))
+    crop = {"coordinate_transform": "tf_crop_and_resize", "roi": ((-1.0, 0.5), (0.0, 2.0)), "extrapolation_value": 7.0}
+    with autograd.using(serial):
+        for y in (autograd.interpolate(x, 4, mode="bilinear", **crop), autograd.pad(x, ((0, 0), (0, 0), (1, 0), (0, 1)), value=7.0)):
+            arriving = Var(g)
+            (first,) = autograd.grad(y, x, arriving, create_graph=True)
+            (second,) = autograd.grad(first, arriving, np.zeros(x.shape), retain_graph=True)
+            assert (second == 0).all() and first.array.any()
 
 
 def test_third_order(serial):

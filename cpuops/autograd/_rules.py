@@ -53,6 +53,8 @@ LINEAR = {
     **{f"{kind}_pool{n}d": "x" for kind in ("avg", "adaptive_avg") for n in (1, 2, 3)},
     "embedding": "weights",
 }  # fmt: skip
+# options of theirs that are added: a gradient has none of them
+ADDED = frozenset({"extrapolation_value", "value"})
 # operations that are linear in x and in weight, whose three products are gradients of each other
 BILINEAR = tuple(f"{kind}{n}d" for kind in ("conv", "conv_transpose") for n in (1, 2, 3))
 
@@ -215,7 +217,9 @@ def linear_rule(name: str) -> Rule:
     for argument in arguments_of(Backend, forward):
         if argument.name == operand:
             continue
-        if argument.name in known or argument.name == "output_size":  # which an adaptive pool's gradient reads off its operand
+        if argument.name in ADDED:
+            texts.append(f"{argument.name}=0.0")
+        elif argument.name in known or argument.name == "output_size":  # which an adaptive pool's gradient reads off its operand
             uses.append(argument.name)
             texts.append(f"{argument.name}={argument.name}")
     spatial = "output_grad.shape[1:-1] if layout == 'NHWC' else output_grad.shape[2:]" if "layout" in known else "output_grad.shape[2:]"
