@@ -264,6 +264,8 @@ def test_recurrent_sequences(kind):
         (lambda: nn.MaxPool2d(0), "MaxPool2d.*kernel_size"),
         (lambda: nn.BatchNorm(3, momentum=1.5), "BatchNorm.*momentum"),
         (lambda: nn.LayerNorm(3, epsilon=-1.0), "LayerNorm.*epsilon"),
+        (lambda: nn.MultiHeadAttention(10, 3), "MultiHeadAttention.*features"),
+        (lambda: nn.MultiHeadAttention(12, 3, kv_heads=2), "MultiHeadAttention.*heads"),
         (lambda: nn.ReLU(slope=1), "ReLU.*slope"),
         (lambda: nn.Sequential(3), "Sequential.*modules"),
         (lambda: nn.LSTM(3, 4)(normal(5, 2, 4)), "LSTM.*x"),

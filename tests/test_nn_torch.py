@@ -176,3 +176,56 @@ def test_gradient_penalty_of_recurrent_layers():
         h.square().sum().backward()
         np.testing.assert_allclose(x.grad, array(t.grad), rtol=1e-8, atol=1e-10)
         assert check_parameter_gradients(ours, theirs, 1e-8) == 4
+
+
+def test_multi_head_attention():
+    torch.manual_seed(0)
+    ours, theirs = nn.MultiHeadAttention(12, 3), T.MultiheadAttention(12, 3, batch_first=True)
+    ours.astype(np.float64)
+    theirs.double()
+    weights = [*theirs.in_proj_weight.chunk(3), theirs.out_proj.weight]
+    biases = [*theirs.in_proj_bias.chunk(3), theirs.out_proj.bias]
+    layers = [ours.query, ours.key, ours.value, ours.output]
+    for layer, w, b in zip(layers, weights, biases, strict=True):
+        layer.weight.array, layer.bias.array = np.ascontiguousarray(array(w).T), array(b)
+    q, kv = normal(2, 4, 12), normal(2, 6, 12, seed=1)
+    mask = np.arange(24).reshape(4, 6) % 5 == 0
+    x, y = Var(q), Var(kv)
+    s, t = (torch.tensor(a, requires_grad=True) for a in (q, kv))
+    out = ours(x, y, mask=mask)
+    want, _ = theirs(s, t, t, attn_mask=torch.tensor(mask))
+    np.testing.assert_allclose(out.array, array(want), rtol=1e-10, atol=1e-12)
+    g = normal(2, 4, 12, seed=3)
+    out.backward(g)
+    want.backward(torch.tensor(g))
+    np.testing.assert_allclose(x.grad, array(s.grad), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(y.grad, array(t.grad), rtol=1e-9, atol=1e-12)
+    grads = [*theirs.in_proj_weight.grad.chunk(3), theirs.out_proj.weight.grad]
+    for layer, w in zip(layers, grads, strict=True):
+        np.testing.assert_allclose(layer.weight.grad, array(w).T, rtol=1e-9, atol=1e-12)
+
+
+def test_grouped_and_causal_attention():
+    """Keys and values of two heads for four of queries, a causal order, a bias with a gradient; once and twice."""
+    layer = nn.MultiHeadAttention(8, 4, kv_heads=2, is_causal=True, generator=0, dtype=np.float64)
+    x, bias = Var(normal(2, 5, 8)), Var(normal(1, 4, 5, 5, seed=1))
+    y = layer(x, attn_bias=bias)
+    t, tb = torch.tensor(x.array, requires_grad=True), torch.tensor(bias.array, requires_grad=True)
+
+    def project(part, heads):
+        return (t @ torch.tensor(part.weight.array) + torch.tensor(part.bias.array)).reshape(2, 5, heads, 2).transpose(1, 2)
+
+    hidden = torch.triu(torch.full((5, 5), -torch.inf, dtype=torch.float64), 1)
+    attended = T.functional.scaled_dot_product_attention(
+        project(layer.query, 4), project(layer.key, 2).repeat_interleave(2, 1), project(layer.value, 2).repeat_interleave(2, 1), tb + hidden
+    )
+    want = attended.transpose(1, 2).reshape(2, 5, 8) @ torch.tensor(layer.output.weight.array) + torch.tensor(layer.output.bias.array)
+    np.testing.assert_allclose(y.array, array(want), rtol=1e-10, atol=1e-12)
+    first = autograd.grad(autograd.square(y).sum(), [x, bias], create_graph=True)
+    wanted = torch.autograd.grad(want.square().sum(), [t, tb], create_graph=True)
+    for a, b in zip(first, wanted, strict=True):
+        np.testing.assert_allclose(a.array, array(b), rtol=1e-9, atol=1e-12)
+    second = autograd.grad(autograd.square(first[0]).sum() + autograd.square(first[1]).sum(), [x, bias])
+    wanted = torch.autograd.grad(wanted[0].square().sum() + wanted[1].square().sum(), [t, tb])
+    for a, b in zip(second, wanted, strict=True):
+        np.testing.assert_allclose(a, array(b), rtol=1e-8, atol=1e-10)

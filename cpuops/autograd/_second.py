@@ -14,14 +14,14 @@ from collections.abc import Callable
 from typing import Any
 
 from ..errors import NoDerivativeError
-from . import _second_composed, _second_elementwise, functions
+from . import _second_attention, _second_composed, _second_elementwise, functions
 
 __all__ = ["DERIVATIVES"]
 
 
 COMPOSED: dict[str, Callable[..., Any]] = {
     name: function
-    for module in (_second_elementwise, _second_composed)
+    for module in (_second_elementwise, _second_composed, _second_attention)
     for name, function in vars(module).items()
     if name.endswith("_backward") and not name.startswith("_")
 }

@@ -10,8 +10,9 @@
 Shapes are those of the operations: channels first, and `Linear` has a weight of [d_in, d_out].
 """
 
-from . import _activation, _container, _conv, _dropout, _linear, _module, _norm, _pool, _recurrent, init
+from . import _activation, _attention, _container, _conv, _dropout, _linear, _module, _norm, _pool, _recurrent, init
 from ._activation import *  # noqa: F403
+from ._attention import *  # noqa: F403
 from ._container import *  # noqa: F403
 from ._conv import *  # noqa: F403
 from ._dropout import *  # noqa: F403
@@ -21,6 +22,6 @@ from ._norm import *  # noqa: F403
 from ._pool import *  # noqa: F403
 from ._recurrent import *  # noqa: F403
 
-_FILES = (_module, _container, _linear, _conv, _norm, _activation, _pool, _dropout, _recurrent)
+_FILES = (_module, _container, _linear, _conv, _norm, _activation, _pool, _dropout, _attention, _recurrent)
 __all__ = ["init"]
 __all__ += [name for file in _FILES for name in file.__all__]
