@@ -10,7 +10,9 @@
  *   x and offset   column_grad[p, k] = sum over m of grad[m, p] weight[m, k]: rows are positions, lanes are terms; its
  *                  products with the four cells give the gradients of offset and mask, and it is added to the four cells
  *
- * Cutting, by shape only. Blocks: channels of one weight group and one offset group. Chunks: the taps of a block whose columns
+ * With one input channel a weight group and few outputs (depthwise) the products have channels in lanes too.
+ *
+ * Cutting, by shape only. Blocks: channels of one weight group (depthwise: of any) and one offset group. Chunks: the taps of a block whose columns
  * are sampled at once. Strips: rows of output that share a band; when the offsets spread further than the band has room, a strip
  * is halved, and a single row that still does not fit reads its cells one by one (a patch). The packed weights of a pass (some
  * blocks) are a few MB at most, or those of one block.
@@ -34,6 +36,7 @@
 #define DEFORM_PACKED_BYTES 4000000           /* packed weights of a pass */
 #define DEFORM_PARTIAL_BYTES 4000000          /* partial weight gradients, a worker */
 #define DEFORM_PARTS 16                       /* parts of the batch whose weight gradients are summed apart */
+#define DEFORM_DEPTHWISE 4                    /* outputs of a group of one channel, at most, to be depthwise */
 #define DEFORM_UNITS 8                        /* (batch item, block)s wanted of a gradient */
 
 enum { DEFORM_PACK, DEFORM_FORWARD, DEFORM_PACK_TURNED, DEFORM_BOTH, DEFORM_OFFSET, DEFORM_X, DEFORM_WEIGHT, DEFORM_SUM };
@@ -44,6 +47,7 @@ typedef struct {
     const void *x, *offset, *weight, *mask, *bias, *grad; /* mask, bias: or NULL; grad: of the output */
     void *out, *x_grad, *offset_grad, *weight_grad, *mask_grad;
     /* the plan */
+    int depthwise;
     ptrdiff_t width;         /* channels of a block at most */
     ptrdiff_t padded;        /* the same in whole vectors */
     ptrdiff_t taps, chunks;  /* taps of a chunk at most; chunks of a block */
@@ -80,7 +84,7 @@ INLINE ptrdiff_t deform_moved(const deform_call *c) { return c->channels / c->of
 INLINE ptrdiff_t deform_next(const deform_call *c, ptrdiff_t c0, ptrdiff_t lanes)
 {
     const ptrdiff_t inputs = deform_inputs(c), moved = deform_moved(c);
-    const ptrdiff_t left = deform_min(inputs - c0 % inputs, moved - c0 % moved);
+    const ptrdiff_t left = c->depthwise ? moved - c0 % moved : deform_min(inputs - c0 % inputs, moved - c0 % moved);
     if (left <= c->width)
         return c0 + left;
     return c0 + deform_min(c->width, deform_whole(deform_ceil(left, deform_ceil(left, c->width)), lanes));
@@ -117,7 +121,13 @@ INLINE ptrdiff_t deform_output_parts(const deform_call *c) { return deform_ceil(
 INLINE ptrdiff_t deform_weight_units(const deform_call *c) { return c->blocks * c->chunks * deform_output_parts(c); }
 INLINE ptrdiff_t deform_partial(const deform_call *c)
 {
-    return deform_min(deform_outputs(c), DEFORM_OUTPUTS) * c->taps * c->width;
+    return deform_min(deform_outputs(c), DEFORM_OUTPUTS) * c->taps * (c->depthwise ? c->padded : c->width);
+}
+
+/* tasks of the forward in a pass */
+INLINE ptrdiff_t deform_forward_tasks(const deform_call *c)
+{
+    return c->batch * (c->depthwise ? c->last - c->first : c->weight_groups * c->parts) * c->strips;
 }
 
 /* there is at least one channel and one output */
@@ -125,7 +135,8 @@ INLINE void deform_plan(deform_call *c, ptrdiff_t size, int backward, int thread
 {
     const ptrdiff_t lanes = SIMD_BYTES / size, nr = 2 * lanes, all = deform_taps(c), outputs = deform_outputs(c);
     const ptrdiff_t reach = (c->kernel[0] - 1) * c->dilation[0] + 1;
-    const ptrdiff_t alike = deform_min(deform_inputs(c), deform_moved(c));
+    c->depthwise = c->weight_groups > 1 && deform_inputs(c) == 1 && outputs <= DEFORM_DEPTHWISE;
+    const ptrdiff_t alike = c->depthwise ? deform_moved(c) : deform_min(deform_inputs(c), deform_moved(c));
     c->width = DEFORM_WIDTH_BYTES / size;
     while (c->width > lanes && (reach + c->stride[0] + DEFORM_SPREAD) * c->size[1] * c->width * size > DEFORM_BAND_BYTES)
         c->width /= 2;
@@ -148,7 +159,9 @@ INLINE void deform_plan(deform_call *c, ptrdiff_t size, int backward, int thread
 
     const ptrdiff_t panels = deform_ceil(outputs, nr), units = c->batch * c->weight_groups * c->strips;
     c->parts = deform_min(panels, units >= 2 * threads ? 1 : deform_ceil(2 * threads, deform_max(1, units)));
-    c->packed_stride = backward ? c->chunks * deform_whole(c->taps * c->width, nr) * outputs : panels * nr * all * c->width;
+    c->packed_stride = c->depthwise ? all * outputs * c->padded
+                     : backward     ? c->chunks * deform_whole(c->taps * c->width, nr) * outputs
+                                    : panels * nr * all * c->width;
     c->per_pass = deform_max(1, deform_min(c->blocks, DEFORM_PACKED_BYTES / (c->packed_stride * size)));
     c->shared_bytes = (size_t)(c->per_pass * c->packed_stride * size);
     c->pieces = DEFORM_PARTIAL_BYTES / (deform_partial(c) * size);
@@ -160,14 +173,16 @@ INLINE void deform_plan(deform_call *c, ptrdiff_t size, int backward, int thread
         c->ld += lanes;
     const ptrdiff_t most = deform_min(DEFORM_BAND_BYTES / (c->padded * size), deform_cells(c) + 1);
     c->band_cells = deform_max(most, 4 * p + 1);
-    c->sum_ld = deform_min(panels, DEFORM_PANELS) * nr + lanes;
+    c->sum_ld = (c->depthwise ? outputs * c->padded : deform_min(panels, DEFORM_PANELS) * nr) + lanes;
     c->grad_ld = p + lanes;
-    const ptrdiff_t sums = backward ? deform_min(outputs, DEFORM_OUTPUTS) * c->grad_ld : DEFORM_ROWS * c->sum_ld;
+    const ptrdiff_t sums = backward && !c->depthwise ? deform_min(outputs, DEFORM_OUTPUTS) * c->grad_ld : DEFORM_ROWS * c->sum_ld;
     const ptrdiff_t elements = (backward ? 2 : 1) * (c->band_cells * c->padded) + DEFORM_ROWS * c->ld + deform_whole(sums, lanes) + 19 * p;
     c->memory_bytes = (size_t)deform_whole(elements * size, 64);
 }
 
 #define REAL_BODY "deform_sample_real.h"
+#include "for_each_real.h"
+#define REAL_BODY "deform_depthwise_real.h"
 #include "for_each_real.h"
 #define REAL_BODY "deform_real.h"
 #include "for_each_real.h"

@@ -39,6 +39,7 @@ cdef extern from "deform.h" nogil:
     void deform_plan(deform_call *c, Py_ssize_t size, int backward, int threads) noexcept
     Py_ssize_t deform_find_blocks(const deform_call *c, Py_ssize_t size, Py_ssize_t *starts) noexcept
     Py_ssize_t deform_weight_units(const deform_call *c) noexcept
+    Py_ssize_t deform_forward_tasks(const deform_call *c) noexcept
     Py_ssize_t deform_partial(const deform_call *c) noexcept
     void deform_work_f32(deform_call *c, int phase, void *memory) noexcept
     void deform_work_f64(deform_call *c, int phase, void *memory) noexcept
@@ -86,7 +87,7 @@ cdef void next_pass(deform_call *c, Py_ssize_t first, Py_ssize_t many, Py_ssize_
 def deform_conv2d(real tag, cnp.ndarray x, cnp.ndarray offset, cnp.ndarray weight, cnp.ndarray mask, cnp.ndarray bias,
                   cnp.ndarray out, object geometry, int num_threads):
     """OUT out = IN weight on samples of IN x at places moved by IN offset, times IN mask (or None), + IN bias (or None).
-    Parallel over batch items, weight groups, strips of rows, and parts of the outputs."""
+    Parallel over batch items, weight groups (depthwise: blocks of channels), strips of rows, and parts of the outputs."""
     cdef deform_call c = call_of(geometry, x, offset, weight, mask)
     c.bias, c.out = address(bias), address(out)
     deform_plan(&c, sizeof(real), 0, num_threads)
@@ -100,7 +101,7 @@ def deform_conv2d(real tag, cnp.ndarray x, cnp.ndarray offset, cnp.ndarray weigh
         while first < c.blocks:
             next_pass(&c, first, c.per_pass, c.blocks)
             phase_of(tag, &c, DEFORM_PACK, c.last - first, mp, num_threads)
-            phase_of(tag, &c, DEFORM_FORWARD, c.batch * c.weight_groups * c.strips * c.parts, mp, num_threads)
+            phase_of(tag, &c, DEFORM_FORWARD, deform_forward_tasks(&c), mp, num_threads)
             first = c.last
 
 

@@ -76,35 +76,55 @@ INLINE void FN(deform_product)(FN(deform_state) *s, ptrdiff_t tap0, ptrdiff_t te
     }
 }
 
+/* a strip of a block, for panels [low, high) of outputs (depthwise: all outputs) */
+INLINE void FN(deform_forward_strip)(FN(deform_state) *s, ptrdiff_t strip, ptrdiff_t low, ptrdiff_t high)
+{
+    const deform_call *c = s->call;
+    const ptrdiff_t bottom = deform_min((strip + 1) * c->rows, c->output[0]);
+    for (ptrdiff_t row = strip * c->rows, end; row < bottom; row = end) {
+        end = FN(deform_strip)(s, row, bottom);
+        if (!s->patch)
+            FN(deform_load_band)(s);
+        for (ptrdiff_t p = row * c->output[1]; p < end * c->output[1]; p += DEFORM_ROWS) {
+            FN(deform_places)(s, p, deform_min(DEFORM_ROWS, end * c->output[1] - p));
+            for (ptrdiff_t tap = 0; tap < deform_taps(c); tap += c->taps) {
+                const ptrdiff_t after = deform_min(tap + c->taps, deform_taps(c));
+                FN(deform_sample)(s, tap, after);
+                if (c->depthwise)
+                    FN(deform_product_depthwise)(s, tap, after);
+                else
+                    FN(deform_product)(s, tap, (after - tap) * s->n, low, high);
+            }
+        }
+    }
+}
+
 /* a strip of one weight group, for a part of its outputs and the blocks of the pass */
 FUNC void FN(deform_forward)(const deform_call *c, ptrdiff_t task, void *memory)
 {
-    const ptrdiff_t part = task % c->parts, strip = task / c->parts % c->strips, inputs = deform_inputs(c);
-    const ptrdiff_t group = task / c->parts / c->strips % c->weight_groups;
-    const ptrdiff_t item = task / c->parts / c->strips / c->weight_groups;
+    const ptrdiff_t strip = task % c->strips, part = task / c->strips % c->parts, inputs = deform_inputs(c);
+    const ptrdiff_t group = task / c->strips / c->parts % c->weight_groups;
+    const ptrdiff_t item = task / c->strips / c->parts / c->weight_groups;
     const ptrdiff_t panels = deform_ceil(deform_outputs(c), GEMM_NR);
     const ptrdiff_t low = part * panels / c->parts, high = (part + 1) * panels / c->parts;
     const ptrdiff_t first = deform_max(c->first, deform_block_at(c, group * inputs));
     const ptrdiff_t last = deform_min(c->last, deform_block_at(c, (group + 1) * inputs));
-    const ptrdiff_t bottom = deform_min((strip + 1) * c->rows, c->output[0]);
     FN(deform_state) s;
     FN(deform_begin)(&s, c, 0, memory);
     for (ptrdiff_t block = first; block < last; block++) {
         FN(deform_take)(&s, item, block);
-        for (ptrdiff_t row = strip * c->rows, end; row < bottom; row = end) {
-            end = FN(deform_strip)(&s, row, bottom);
-            if (!s.patch)
-                FN(deform_load_band)(&s);
-            for (ptrdiff_t p = row * c->output[1]; p < end * c->output[1]; p += DEFORM_ROWS) {
-                FN(deform_places)(&s, p, deform_min(DEFORM_ROWS, end * c->output[1] - p));
-                for (ptrdiff_t tap = 0; tap < deform_taps(c); tap += c->taps) {
-                    const ptrdiff_t after = deform_min(tap + c->taps, deform_taps(c));
-                    FN(deform_sample)(&s, tap, after);
-                    FN(deform_product)(&s, tap, (after - tap) * s.n, low, high);
-                }
-            }
-        }
+        FN(deform_forward_strip)(&s, strip, low, high);
     }
+}
+
+/* a strip of one block */
+FUNC void FN(deform_forward_depthwise)(const deform_call *c, ptrdiff_t task, void *memory)
+{
+    const ptrdiff_t blocks = c->last - c->first;
+    FN(deform_state) s;
+    FN(deform_begin)(&s, c, 0, memory);
+    FN(deform_take)(&s, task / c->strips / blocks, c->first + task / c->strips % blocks);
+    FN(deform_forward_strip)(&s, task % c->strips, 0, 0);
 }
 
 /* ---- gradients to x, offset and mask ---- */
@@ -251,7 +271,10 @@ FUNC void FN(deform_backward_strip)(FN(deform_state) *s, ptrdiff_t strip, int of
             FN(deform_places)(s, p, deform_min(DEFORM_ROWS, end * c->output[1] - p));
             for (ptrdiff_t tap = 0; tap < deform_taps(c); tap += c->taps) {
                 const ptrdiff_t after = deform_min(tap + c->taps, deform_taps(c));
-                FN(deform_column_grad)(s, tap, (after - tap) * s->n);
+                if (c->depthwise)
+                    FN(deform_column_grad_depthwise)(s, tap, after);
+                else
+                    FN(deform_column_grad)(s, tap, (after - tap) * s->n);
                 for (ptrdiff_t t = tap; t < after; t++) {
                     const real *column = s->column + (t - tap) * s->n;
                     FN(deform_corners)(s, t);
@@ -329,7 +352,7 @@ FUNC void FN(deform_backward_weight)(const deform_call *c, ptrdiff_t task, void 
     FN(deform_begin)(&s, c, 1, memory);
     FN(deform_take)(&s, 0, block);
     const ptrdiff_t terms = (after - tap) * s.n;
-    memset(partial, 0, (size_t)(outputs * terms) * sizeof(real));
+    memset(partial, 0, (size_t)(c->depthwise ? (after - tap) * outputs * s.padded : outputs * terms) * sizeof(real));
     for (ptrdiff_t strip = piece * strips / c->pieces; strip < (piece + 1) * strips / c->pieces; strip++) {
         const ptrdiff_t top = strip % c->strips * c->rows, bottom = deform_min(top + c->rows, c->output[0]);
         s.item = strip / c->strips;
@@ -340,6 +363,10 @@ FUNC void FN(deform_backward_weight)(const deform_call *c, ptrdiff_t task, void 
             for (ptrdiff_t p = row * c->output[1]; p < end * c->output[1]; p += DEFORM_ROWS) {
                 FN(deform_places)(&s, p, deform_min(DEFORM_ROWS, end * c->output[1] - p));
                 FN(deform_sample)(&s, tap, after);
+                if (c->depthwise) {
+                    FN(deform_weight_depthwise)(&s, after - tap, partial);
+                    continue;
+                }
                 FN(deform_load_grad)(&s, m0, outputs);
                 for (ptrdiff_t m = 0; m < outputs; m += GEMM_MR)
                     for (ptrdiff_t k = 0; k < terms; k += GEMM_NR)
@@ -360,6 +387,10 @@ FUNC void FN(deform_sum_weight)(const deform_call *c, ptrdiff_t task)
     const ptrdiff_t taps = deform_min(tap + c->taps, all) - tap, outputs = deform_min(DEFORM_OUTPUTS, deform_outputs(c) - m0);
     const ptrdiff_t first = c->starts[block], n = c->starts[block + 1] - first, group = first / inputs;
     const real *partial = (const real *)c->shared + task * deform_partial(c);
+    if (c->depthwise) {
+        FN(deform_sum_depthwise)(c, partial, units * deform_partial(c), block, tap, taps);
+        return;
+    }
     real *out = (real *)c->weight_grad + ((group * deform_outputs(c) + m0) * inputs + first - group * inputs) * all + tap;
     for (ptrdiff_t m = 0; m < outputs; m++)
         for (ptrdiff_t t = 0; t < taps; t++)
@@ -379,9 +410,9 @@ FUNC void FN(deform_work)(deform_call *c, int phase, void *memory)
         if (task >= c->tasks)
             return;
         switch (phase) {
-        case DEFORM_PACK: FN(deform_pack)(c, c->first + task); break;
-        case DEFORM_FORWARD: FN(deform_forward)(c, task, memory); break;
-        case DEFORM_PACK_TURNED: FN(deform_pack_turned)(c, c->first + task); break;
+        case DEFORM_PACK: (c->depthwise ? FN(deform_pack_depthwise) : FN(deform_pack))(c, c->first + task); break;
+        case DEFORM_FORWARD: (c->depthwise ? FN(deform_forward_depthwise) : FN(deform_forward))(c, task, memory); break;
+        case DEFORM_PACK_TURNED: (c->depthwise ? FN(deform_pack_depthwise) : FN(deform_pack_turned))(c, c->first + task); break;
         case DEFORM_BOTH: FN(deform_backward_both)(c, task, memory); break;
         case DEFORM_OFFSET: FN(deform_backward_offset)(c, task, memory); break;
         case DEFORM_X: FN(deform_backward_x)(c, task, memory); break;

@@ -48,6 +48,9 @@ OPTIONS = [
     (2, 12, 6, (6, 7), (3, 2), {"weight_groups": 2, "offset_groups": 3, "padding": ((1, 0), (2, 1))}),
     (2, 12, 9, (6, 7), (2, 3), {"weight_groups": 3, "offset_groups": 2, "dilation": (1, 2), "stride": (2, 1), "bias": False}),
     (1, 17, 17, (6, 5), (3, 3), {"weight_groups": 17, "padding": 1}),
+    (2, 17, 34, (6, 5), (3, 3), {"weight_groups": 17, "padding": (2, 1), "stride": (1, 2)}),
+    (1, 70, 70, (5, 6), (5, 3), {"weight_groups": 70, "offset_groups": 2, "padding": 1, "mask": False}),
+    (1, 3, 27, (6, 5), (3, 3), {"weight_groups": 3, "padding": 1}),
     (1, 17, 4, (6, 5), (3, 3), {"offset_groups": 17, "padding": 1, "mask": False}),
     (1, 70, 33, (5, 6), (3, 3), {"padding": 1}),
     (1, 140, 3, (4, 5), (3, 3), {"padding": 1, "offset_groups": 2}),
@@ -85,6 +88,7 @@ def large(rng):
     yield make(rng, 5, 8, 16, (40, 41), (3, 3), padding=1)
     yield make(rng, 1, 33, 65, (29, 31), (3, 3), padding=1, offset_groups=3)
     yield make(rng, 1, 160, 40, (20, 21), (3, 3), padding=1, stride=(1, 2), weight_groups=2)
+    yield make(rng, 3, 33, 33, (30, 41), (5, 5), padding=2, weight_groups=33)
     # offsets that reach over more of the image than scratch holds
     yield make(rng, 1, 16, 8, (60, 700), (3, 3), padding=1, stride=(3, 5), spread=20.0)
 
