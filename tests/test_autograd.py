@@ -18,7 +18,7 @@ SECOND_RTOL = 2e-6
 # the gradient is by convention the one to the logits under a log_softmax: differences are taken through that
 CONVENTIONS = {"ctc_loss"}
 # operations whose gradient has no derivative: asked for it, they refuse
-ONCE = {"deform_conv2d", "grid_sample_2d", "ctc_loss", "attention", "attention_with_logsumexp"}
+ONCE = {"deform_conv2d", "grid_sample_2d", "ctc_loss"}
 
 
 def differentiable(row):

@@ -14,7 +14,7 @@ from .._types import Array, Operand
 from ..errors import ArgumentError, DTypeError, ShapeError, message
 from . import functions
 from ._context import changed, current, default_backend
-from ._parts import Part
+from ._parts import Part, Several
 from ._var import GradFn, Leaf, Var, attached
 
 __all__ = ["grad", "run_backward"]
@@ -64,19 +64,26 @@ class Sums:
                 self.shared.discard(place)
             self.of[place] = dense
             self.owned.add(place)
+        elif have is not None and (type(gradient) is Several or type(have) is Several):
+            self.of[place] = Several.joined(have, gradient, lambda a, b: added(a, b, backend))
         elif have is None:
             self.of[place] = gradient
             heappush(self.heap, (-place.id, place))
             if shared:
                 self.shared.add(place)
         elif isinstance(gradient, Var):
-            self.of[place] = functions.add(have, gradient, backend=backend)
+            self.of[place] = added(have, gradient, backend)
         elif place in self.owned:
             backend.add(have, gradient, out=have)
         else:
             self.of[place] = backend.add(have, gradient)
             self.owned.add(place)
             self.shared.discard(place)
+
+
+def added(a: Any, b: Any, backend: Any) -> Any:
+    """A new sum, of arrays or of Vars."""
+    return functions.add(a, b, backend=backend) if isinstance(a, Var) else backend.add(a, b)
 
 
 def run_backward(output: Var, grad: Operand | Var | None, retain_graph: bool) -> None:

@@ -32,13 +32,14 @@ from ..errors import NoDerivativeError, message
 from . import _separate
 from ._context import current, default_backend
 from ._group_norm import GroupNormFromParts
+from ._parts import by_result
 from ._rules import DERIVED, Argument, Rule
-from ._var import Checked, GradFn, Var, new, next_id
+from ._var import Checked, GradFn, Var, attached, new, next_id
 
 __all__ = ["make"]
 
-# operations whose gradient may be output_grad itself
-SHARING = frozenset({"add", "sub"})
+# operations whose gradients may be output_grad itself, or one array for two operands
+SHARING = frozenset({"add", "sub", "add_layer_norm", "add_rms_norm"})
 
 
 def constant(op: str, name: str, var: Var) -> Any:
@@ -93,6 +94,7 @@ def saved_values(rule: Rule) -> dict[str, str]:
 
 
 def forward_text(rule: Rule) -> str:
+    further = [f"more_{field}" if field in rule.more_results else f"result.{field}" for field in rule.results[1:]]
     lines = [
         f"def {rule.name}({parameter_list(rule.arguments)}):",
         "    settings = current()",
@@ -133,9 +135,11 @@ def forward_text(rule: Rule) -> str:
         "        if settings.checking:",
         "            node._saved = Checked(node._saved)",
         "        var._edge = node",
+        *(f"        more_{field} = attached(result.{field}, node._result({rule.results.index(field)}))" for field in rule.more_results),
         "    else:",
         "        var._edge = None",
-        "    return var" if rule.first_only or not rule.results else "    return type(result)(var, *result[1:])",
+        *(f"        more_{field} = attached(result.{field}, None)" for field in rule.more_results),
+        "    return var" if rule.first_only or not rule.results else f"    return type(result){listed(['var', *further])}",
     ]
     return "\n".join(lines)
 
@@ -147,6 +151,9 @@ def backward_text(rule: Rule) -> str:
         lines.append(f"    {listed(names)} = saved")
     if len(rule.operands) > 1:
         lines.append(f"    {listed(f'needs_{o}' for o in rule.operands)} = needs")
+    if rule.more_results:
+        places = listed(rule.results.index(field) for field in rule.more_results)
+        lines.append(f"    {listed(['g', *(f'grad_of_{field}' for field in rule.more_results)])} = by_result(g, {places})")
     values: dict[str, str] = {}
     for i, call in enumerate(rule.gradients):
         if len(rule.gradients) == 1 and call.fields == ("",):
@@ -163,12 +170,12 @@ def backward_text(rule: Rule) -> str:
 
 
 def tracked(rule: Rule) -> dict[int, int]:
-    """Which saved arrays are operands or the output: {position: position of the operand's edge, or -1}."""
-    outputs = {"output", *rule.results[:1]}
+    """Which saved arrays are operands or results: {position: position of the operand's edge, or -1 for the first result}."""
+    results = {"output": -1, **{field: -1 - i for i, field in enumerate(rule.results) if i == 0 or field in rule.more_results}}
     return {
-        i: rule.operands.index(name) if name in rule.operands else -1
+        i: rule.operands.index(name) if name in rule.operands else results[name]
         for i, name in enumerate(saved_values(rule))
-        if name in rule.operands or name in outputs
+        if name in rule.operands or name in results
     }
 
 
@@ -181,7 +188,7 @@ def make(rule: Rule) -> tuple[Callable[..., Any], type[GradFn]]:
     base = BASES.get(rule.name, GradFn)
     namespace: dict[str, Any] = {
         "Checked": Checked, "Var": Var, "constant": constant, "current": current, "default_backend": default_backend, "ndarray": np.ndarray,
-        "new": new, "next_id": next_id, "plain": plain, "separate": _separate,
+        "attached": attached, "by_result": by_result, "new": new, "next_id": next_id, "plain": plain, "separate": _separate,
     }  # fmt: skip
     namespace.update({f"default_{a.name}": a.default for a in rule.arguments if not a.required})
     text = forward_text(rule) + "\n" + backward_text(rule)

@@ -7,8 +7,8 @@
 
 An operation's gradients are the methods ``<operation>_<operand>_backward``, or else ``<operation>_backward``, which belongs to the
 first operand when it returns one array (it has `out=`) and to the fields ``<operand>_grad`` of its NamedTuple otherwise. Their
-arguments are found by name: the operation's own arguments, the fields of its result, and the gradient that arrives. What the
-names do not say stands in the tables below, one line each.
+arguments are found by name: the operation's own arguments, the fields of its result, and the gradient that arrives (at a further
+result: ``<field>_grad``; that result is then a Var too). What the names do not say stands in the tables below, one line each.
 """
 
 from __future__ import annotations
@@ -105,6 +105,8 @@ class Rule:
     ignored: tuple[str, ...] = ()
     # saved values that are no argument or result: (name, expression in the forward)
     derived: tuple[tuple[str, str], ...] = ()
+    # results after the first that a gradient arrives at too
+    more_results: tuple[str, ...] = ()
 
     @property
     def class_name(self) -> str:
@@ -166,7 +168,8 @@ def rule_of(name: str) -> Rule:
     operands = tuple(a.name for a in arguments if a.name in given)
     if given - set(operands):
         raise NoDerivativeError(f"{name}: gradient to {given - set(operands)} is of no operand, expected a line in FIELDS")
-    return Rule(name, run, arguments, operands, tuple(fields), run != name, tuple(calls))
+    more = tuple(f for f in fields[1:] if any(f"grad_of_{f}" in call.text for call in calls))
+    return Rule(name, run, arguments, operands, tuple(fields), run != name, tuple(calls), more_results=more)
 
 
 def gives(method: str, arguments: tuple[Argument, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:

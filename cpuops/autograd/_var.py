@@ -14,9 +14,9 @@ from .. import _check
 from .._types import Array, Operand
 from ..errors import ArgumentError, ChangedError, DTypeError, ReleasedError, ShapeError, message, shown
 from ._context import current
-from ._parts import Part
+from ._parts import Part, Several
 
-__all__ = ["GradFn", "Leaf", "Var"]
+__all__ = ["GradFn", "Leaf", "ResultBackward", "Var"]
 
 # one number for every leaf and every recorded operation: an operation's is larger than those of its inputs, so that the
 # order of numbers is an order in which gradients can be computed
@@ -54,7 +54,7 @@ class GradFn:
     __slots__ = ("__weakref__", "_backend", "_edges", "_saved", "id")
 
     # of the class: the operation's name, the names of `_saved`, which of them are differentiable operands (position in
-    # `_edges`) or the output (-1), and whether a gradient may be output_grad itself or a view of it
+    # `_edges`) or results (-1 the first, -2 the second), and whether a gradient may be output_grad itself or a view of it
     op: ClassVar[str] = ""
     saved_names: ClassVar[tuple[str, ...]] = ()
     tracked: ClassVar[dict[int, int]] = {}
@@ -123,6 +123,10 @@ class GradFn:
             raise DTypeError(message(self.op + "_backward", "output_grad", f"a {type(output_grad).__name__}", "a Var"))
         return self._needed(self._gradient_vars(output_grad, self._edges))
 
+    def _result(self, place: int) -> GradFn:
+        """The place on the tape of one of its results."""
+        return self if place == 0 else ResultBackward(self._backend, (self,), (place,))
+
     def _needed(self, gradients: Sequence[Any]) -> tuple[Any, ...]:
         found = (g.dense() if isinstance(g, Part) else g for g in gradients)
         return tuple(None if edge is None else g for edge, g in zip(self._edges, found, strict=True))
@@ -137,7 +141,7 @@ class GradFn:
         saved = list(self._kept())
         for position, operand in self.tracked.items():
             if isinstance(saved[position], np.ndarray):
-                saved[position] = attached(saved[position], self if operand < 0 else self._edges[operand])
+                saved[position] = attached(saved[position], self._edges[operand] if operand >= 0 else self._result(-1 - operand))
         with changed(backend=self._backend, recording=True):
             return type(self)._compute(DERIVATIVES, g, needs, tuple(saved))
 
@@ -171,6 +175,17 @@ class Checked(tuple[Any, ...]):
         self = super().__new__(cls, saved)
         self.checksums = tuple(checksum(value) for value in saved)
         return self
+
+
+class ResultBackward(GradFn):
+    """A further result of an operation: hands what arrives at it to the operation."""
+
+    __slots__ = ()
+    op, saved_names, shares = "result", ("place",), True
+
+    @staticmethod
+    def _compute(ops: Any, g: Any, needs: Sequence[Any], saved: tuple[Any, ...]) -> Sequence[Any]:
+        return (Several(None, {saved[0]: g}),)
 
 
 def checksum(value: Any) -> int | None:
