@@ -115,7 +115,7 @@ def softmax(self, x, axis, double ns, int logs):
         return None
     n = cnp.PyArray_DIM(<cnp.ndarray> x, ndim - 1)
     out = empty_like(<cnp.ndarray> x)
-    kernel(0.0, x, out, size // n, n, 1, logs, 1)
+    kernel(0.0, x, out, size // n, n, 1, logs, 1.0, 1)
     return out
 
 

@@ -218,3 +218,30 @@ class AttentionBiasGrads(NamedTuple):
     key_grad: Array
     value_grad: Array
     bias_grad: Array | None
+class AddLayerNorm(NamedTuple):
+    """x + residual, and its last axis normalised."""
+
+    sum: Array
+
+
+class AddRmsNorm(NamedTuple):
+    """x + residual, and its last axis over its root mean square."""
+
+    sum: Array
+
+
+class AddLayerNormGrads(NamedTuple):
+    """Gradients of add_layer_norm; the first two are one array."""
+
+    x_grad: Array
+    residual_grad: Array
+    gamma_grad: Array
+    beta_grad: Array
+
+
+class AddRmsNormGrads(NamedTuple):
+    """Gradients of add_rms_norm; the first two are one array."""
+
+    x_grad: Array
+    residual_grad: Array
+    gamma_grad: Array

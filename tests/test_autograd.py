@@ -9,7 +9,7 @@ from table.base import parts
 import cpuops
 from cpuops import autograd
 from cpuops.autograd import Var, functions
-from cpuops.autograd._rules import BILINEAR, LINEAR, NOT_DIFFERENTIABLE, OTHER_FORMS, rule_of
+from cpuops.autograd._rules import BILINEAR, COMPOSED, LINEAR, NOT_DIFFERENTIABLE, OTHER_FORMS, rule_of
 from cpuops.autograd._second import DERIVATIVES
 
 STEP = 1e-4
@@ -22,7 +22,7 @@ ONCE = {"deform_conv2d", "grid_sample_2d", "ctc_loss"}
 
 
 def differentiable(row):
-    return bool(row.gradients)
+    return bool(row.gradients) and row.name not in COMPOSED
 
 
 def chosen_calls(row, limit, words="tape"):
@@ -48,6 +48,11 @@ def on_tape(row, call, values, backend):
     return result[0] if isinstance(result, tuple) else result
 
 
+def on_tape_all(row, call, values, backend):
+    with autograd.using(backend):
+        return getattr(autograd, row.name)(**{**call.args, **values}, **call.options)
+
+
 def operands_of(row, call):
     return {n: call.args[n] for n in rule_of(row.name).operands if call.args.get(n) is not None}
 
@@ -70,8 +75,9 @@ def test_every_differentiable_method_has_a_grad_fn():
         assert issubclass(functions.grad_fn_of(name), autograd.GradFn)
     joint = {n for n in backward if any(f"{n.removesuffix('_backward')}_{o}_backward" in used for o in ("x", "weight"))}
     separate = {f"{n}_backward" for n in ("add", "sub", "mul", "div", "matmul")}
-    assert not backward - used - joint - separate - OTHER_FORMS, "gradients that no GradFn calls"
-    forward = {n for n in dir(cpuops.Backend) if not n.startswith(("_", "has_"))} - NOT_DIFFERENTIABLE - OTHER_FORMS
+    composed = {f"{n}_backward" for n in COMPOSED}
+    assert not backward - used - joint - separate - composed - OTHER_FORMS, "gradients that no GradFn calls"
+    forward = {n for n in dir(cpuops.Backend) if not n.startswith(("_", "has_"))} - NOT_DIFFERENTIABLE - COMPOSED - OTHER_FORMS
     assert forward <= set(functions.OPERATIONS) <= forward | {n for n in functions.OPERATIONS if n.endswith("_backward")}
 
 
@@ -93,6 +99,38 @@ def test_every_second_derivative_is_there_or_named():
         methods = {m for call in rule_of(name).gradients for m in [call.text.partition("(")[0]] if m.startswith("ops.")}
         known = all(DERIVATIVES.known(m.removeprefix("ops.")) or hasattr(functions, m.removeprefix("ops.")) for m in methods)
         assert known != (name in ONCE), name
+
+
+@pytest.mark.parametrize("name", sorted(COMPOSED))
+def test_both_results_of_a_composed_operation(name, backend):
+    """What arrives at the output and at the sum goes to both operands, as in the backend's own gradient."""
+    failures = Failures()
+    row = ROWS[name]
+    for call in chosen_calls(row, 4):
+        rng = seeded("composed", name, call)
+        variables = {n: Var(call.args[n]) for n in row.differentiable if call.args.get(n) is not None}
+        result = on_tape_all(row, call, variables, backend)
+        want = call.on(backend, name)
+        failures.check(type(result) is type(want), "another result than the backend's")
+        for var, array in zip(result, want, strict=True):
+            failures.check(var.array.tobytes() == array.tobytes(), f"{name}{call}: another output")
+        g, more = (rng.standard_normal(want.sum.shape) for _ in range(2))
+        with autograd.using(backend):
+            (functions.reduce_sum(result.output * g) + functions.reduce_sum(result.sum * more)).backward()
+        epsilon = call.args.get("epsilon", 1e-5)
+        grads = getattr(backend, f"{name}_backward")(want.sum, call.args["gamma"], epsilon, g, more)._asdict()
+        for operand, var in variables.items():
+            near = np.allclose(var.grad, grads[f"{operand}_grad"], rtol=1e-9, atol=1e-9 * np.abs(grads[f"{operand}_grad"]).max())
+            failures.check(near, f"{name}{call}: {operand}")
+    failures.raise_any()
+
+
+def test_a_composed_operation_does_not_broadcast():
+    x = Var(np.ones((2, 3)))
+    for name in COMPOSED:
+        for a, b in ((x, np.ones(3)), (np.ones((1, 3)), x)):
+            with pytest.raises(cpuops.ShapeError, match=f"{name}.*(x|residual)"):
+                getattr(autograd, name)(a, b, np.ones(3))
 
 
 # ---------------------------------------------------------------- first order
@@ -176,7 +214,7 @@ def test_only_what_is_needed(row, serial):
             np.testing.assert_allclose(alone.grad, everything[name].grad, rtol=1e-12, atol=1e-12, err_msg=f"{row.name}{call} {name}")
 
 
-test_only_what_is_needed.rows = lambda row: len(row.differentiable) > 1
+test_only_what_is_needed.rows = lambda row: differentiable(row) and len(row.differentiable) > 1
 
 
 def test_nothing_goes_where_no_gradient_does(row, serial):

@@ -347,8 +347,8 @@ TORCH = {
     "reduce_max": reduction(torch.amax),
     "reduce_min": reduction(torch.amin),
     "logsumexp": reduction(torch.logsumexp),
-    "softmax": lambda x, axis=-1: F.softmax(x, axis),
-    "log_softmax": lambda x, axis=-1: F.log_softmax(x, axis),
+    "softmax": lambda x, axis=-1, scale=1.0: F.softmax(x * scale, axis),
+    "log_softmax": lambda x, axis=-1, scale=1.0: F.log_softmax(x * scale, axis),
     "cross_entropy": cross_entropy,
     "mse_loss": mse_loss,
     "deform_conv2d": deform_conv2d,
@@ -365,6 +365,10 @@ TORCH = {
     "ctc_loss": ctc_loss,
     "attention": lambda *operands, **options: attention(*operands, **options)[0],
     "attention_with_logsumexp": attention,
+    "add_layer_norm": lambda x, residual, gamma, beta=None, epsilon=1e-5: (layer_norm(x + residual, gamma, beta, epsilon), x + residual),
+    "add_rms_norm": lambda x, residual, gamma, epsilon=1e-5: (
+        F.rms_norm(x + residual, (x.shape[-1],), gamma, epsilon), x + residual
+    ),
     "rms_norm": lambda x, gamma, epsilon=1e-5: F.rms_norm(x, (x.shape[-1],), gamma, epsilon),
 }
 for _n in (1, 2, 3):

@@ -6,9 +6,12 @@ from ..operations import Call
 from .base import normal, operation
 
 
-def rows(shape, beta=True):
+def rows(shape, beta=True, residual=False):
     def make(rng):
-        args = {"x": normal(rng, *shape), "gamma": normal(rng, shape[-1]) + 1.5}
+        args = {"x": normal(rng, *shape)}
+        if residual:
+            args["residual"] = normal(rng, *shape)
+        args |= {"gamma": normal(rng, shape[-1]) + 1.5}
         return Call({**args, "beta": normal(rng, shape[-1]), "epsilon": 1e-5} if beta else {**args, "epsilon": 1e-5})
 
     return make
@@ -36,6 +39,9 @@ WORKLOADS = [
     *operation("norm", "layer_norm", "transformer-512x768", rows((512, 768))),
     *operation("norm", "layer_norm", "small-65536x32", rows((65536, 32)), gradients=()),
     *operation("norm", "rms_norm", "transformer-512x768", rows((512, 768), beta=False)),
+    *operation("norm", "add_layer_norm", "transformer-512x768", rows((512, 768), residual=True)),
+    *operation("norm", "add_layer_norm", "long-4096x768", rows((4096, 768), residual=True)),
+    *operation("norm", "add_rms_norm", "long-4096x768", rows((4096, 768), beta=False, residual=True)),
     *operation("norm", "batch_norm", "resnet-8x64x56x56", channels(STAGE, given=True), gradients=()),
     *operation("norm", "batch_norm_train", "resnet-8x64x56x56", channels(STAGE)),
     *operation("norm", "batch_norm_train", "resnet-4x512x7x7", channels((4, 512, 7, 7))),

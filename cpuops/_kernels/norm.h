@@ -33,6 +33,8 @@ enum {
 
 typedef struct {
     const void *x, *g, *gamma, *beta; /* gamma, beta may be absent: 1 and 0 */
+    const void *residual;             /* of rows, may be absent: what is added to x before, or to the gradient of x after */
+    void *total;                      /* where x + residual is written, which is then what is normalised */
     void *out, *mean, *variance;      /* out: the output, or the gradient of x. mean, variance: given, or written */
     void *gamma_grad, *beta_grad;
     ptrdiff_t batch, groups, channels, run; /* B, G, C (of a group; batch normalisation has G = 1), S */

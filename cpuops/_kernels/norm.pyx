@@ -16,6 +16,8 @@ cdef extern from "norm.h" nogil:
         const void *g
         const void *gamma
         const void *beta
+        const void *residual
+        void *total
         void *out
         void *mean
         void *variance
@@ -46,8 +48,8 @@ cdef inline void *at(cnp.ndarray a):
 cdef norm_plan plan_of(cnp.ndarray x, cnp.ndarray gamma, cnp.ndarray out, tuple shape, double epsilon):
     cdef norm_plan p
     p.x, p.gamma, p.out = at(x), at(gamma), at(out)
-    p.g = p.beta = NULL
-    p.mean = p.variance = p.gamma_grad = p.beta_grad = NULL
+    p.g = p.beta = p.residual = NULL
+    p.total = p.mean = p.variance = p.gamma_grad = p.beta_grad = NULL
     p.batch, p.groups, p.channels, p.run = shape
     p.epsilon = epsilon
     p.centre, p.train, p.stage = 1, 0, 0
@@ -72,22 +74,24 @@ cdef int run(norm_plan *p, norm_cut cut, norm_stage stage, norm_work work, int n
     return 0
 
 
-def rows(real tag, cnp.ndarray x, cnp.ndarray gamma, cnp.ndarray beta, cnp.ndarray out, tuple shape, double epsilon, bint centre,
-         int num_threads):
-    """OUT out = IN x normalised by rows; shape: (B, G, C, S); gamma, beta: IN [G * C] or None; centre: 0 for RMS."""
+def rows(real tag, cnp.ndarray x, cnp.ndarray residual, cnp.ndarray total, cnp.ndarray gamma, cnp.ndarray beta, cnp.ndarray out,
+         tuple shape, double epsilon, bint centre, int num_threads):
+    """OUT out = IN x normalised by rows; shape: (B, G, C, S); gamma, beta: IN [G * C] or None; centre: 0 for RMS. With IN residual
+    (or None) it is OUT total = x + residual that is normalised."""
     cdef norm_plan p = plan_of(x, gamma, out, shape, epsilon)
-    p.beta = at(beta)
+    p.beta, p.residual, p.total = at(beta), at(residual), at(total)
     p.centre = centre
     run(&p, rows_forward_cut_f32 if real is float else rows_forward_cut_f64,
         rows_forward_stage_f32 if real is float else rows_forward_stage_f64,
         rows_forward_f32 if real is float else rows_forward_f64, num_threads)
 
 
-def rows_backward(real tag, cnp.ndarray x, cnp.ndarray gamma, cnp.ndarray g, cnp.ndarray out, cnp.ndarray gamma_grad,
-                  cnp.ndarray beta_grad, tuple shape, double epsilon, bint centre, int num_threads):
-    """OUT out (like IN x), gamma_grad, beta_grad [G * C] (or None), from the output's gradient IN g."""
+def rows_backward(real tag, cnp.ndarray x, cnp.ndarray gamma, cnp.ndarray g, cnp.ndarray residual, cnp.ndarray out,
+                  cnp.ndarray gamma_grad, cnp.ndarray beta_grad, tuple shape, double epsilon, bint centre, int num_threads):
+    """OUT out (like IN x), gamma_grad, beta_grad [G * C] (or None), from the output's gradient IN g; IN residual (or None) is added
+    to out."""
     cdef norm_plan p = plan_of(x, gamma, out, shape, epsilon)
-    p.g, p.gamma_grad, p.beta_grad = at(g), at(gamma_grad), at(beta_grad)
+    p.g, p.residual, p.gamma_grad, p.beta_grad = at(g), at(residual), at(gamma_grad), at(beta_grad)
     p.centre = centre
     run(&p, rows_backward_cut_f32 if real is float else rows_backward_cut_f64,
         rows_backward_stage_f32 if real is float else rows_backward_stage_f64,

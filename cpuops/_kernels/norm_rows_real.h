@@ -128,6 +128,11 @@ static void FN(rows_forward)(const norm_plan *p, ptrdiff_t unit)
         const real *x = (const real *)p->x + r * n;
         real *out = (real *)p->out + r * n;
         ptrdiff_t c0 = r % p->groups * p->channels;
+        if (p->residual) {
+            real *total = (real *)p->total + r * n;
+            FN(add_residual)(x, (const real *)p->residual + r * n, n, total);
+            x = total;
+        }
         norm_statistics s = FN(row_statistics)(p, x, n, share);
         if (p->run == 1 && p->gamma)
             FN(normalise_row)(x, n, &s, (const real *)p->gamma + c0, p->beta ? (const real *)p->beta + c0 : 0, out);
@@ -265,6 +270,14 @@ static void FN(back_columns)(const norm_plan *p, ptrdiff_t unit, const norm_stat
     }
 }
 
+/* what arrives at a row by another way, onto its gradient while that is near */
+INLINE void FN(add_to_gradient)(const norm_plan *p, ptrdiff_t r, ptrdiff_t n)
+{
+    real *out = (real *)p->out + r * n;
+    if (p->residual)
+        FN(add_residual)(out, (const real *)p->residual + r * n, n, out);
+}
+
 /* stage 1, unit: a block of batches of one group; stage 2, unit: columns */
 static void FN(rows_backward)(const norm_plan *p, ptrdiff_t unit)
 {
@@ -289,6 +302,8 @@ static void FN(rows_backward)(const norm_plan *p, ptrdiff_t unit)
             FN(differentiate_four)(rows, p->channels, gamma, gamma_sum, beta_sum);
         for (int k = 0; k < 4 && !plain; k++)
             FN(differentiate_one)(rows + k, p->channels, gamma, gamma_sum, beta_sum);
+        for (int k = 0; k < 4; k++)
+            FN(add_to_gradient)(p, (b + k) * p->groups + group, p->channels);
     }
     for (; b < last; b++) {
         ptrdiff_t r = b * p->groups + group;
@@ -300,5 +315,6 @@ static void FN(rows_backward)(const norm_plan *p, ptrdiff_t unit)
         if (p->columnwise)
             kept[r] = rows[0].s;
         FN(differentiate_one)(rows, p->channels, gamma, p->columnwise ? 0 : gamma_sum, beta_sum);
+        FN(add_to_gradient)(p, r, p->channels);
     }
 }

@@ -229,6 +229,13 @@ FUNC void FN(normalise_run)(const real *x, const FN(span) *q, const norm_statist
     }
 }
 
+/* out = x + residual; out may be x */
+FUNC void FN(add_residual)(const real *x, const real *residual, ptrdiff_t n, real *out)
+{
+    for (ptrdiff_t i = 0; i < n; i += LANES)
+        FN(store_some)(out + i, FN(load_some)(x + i, n - i) + FN(load_some)(residual + i, n - i), n - i);
+}
+
 /* xhat of a vector, from hi, rstd and lo * rstd in vectors */
 #define XHAT(v, hi, rstd, lo) vfms((v) - (hi), rstd, lo)
 

@@ -3,7 +3,8 @@
  *   softmax      e = exp(x - m), out = e / sum(e)              backward  s (g - sum(g s))
  *   log-softmax  out = (x - m) - log(sum(exp(x - m)))          backward  g - exp(y) sum(g)
  *
- * m is the maximum; sums are taken in double. How an array is walked depends on its shape alone:
+ * With a scale it is x scale that is normalised, as if multiplied before, and the gradient that is scaled: a task does that to
+ * its own cells in `out`, while they are in the cache. m is the maximum; sums are taken in double. How an array is walked depends on its shape alone:
  *   SHORT   very few values to normalise: several matrices are laid side by side
  *   ROWS    inner 1: two passes over a row that stays in the cache, and one that scales
  *   TILES   the same for columns side by side
@@ -27,6 +28,7 @@ enum {
 typedef struct {
     Reduction p;
     int kind;
+    double scale;
 } Softmax;
 
 FUNC void softmax_cut(Softmax *q, ptrdiff_t outer, ptrdiff_t n, ptrdiff_t inner)

@@ -16,6 +16,7 @@ cdef extern from "softmax.h" nogil:
         Py_ssize_t parts, tasks
     ctypedef struct Softmax:
         Reduction p
+        double scale
     void softmax_cut(Softmax *q, Py_ssize_t outer, Py_ssize_t n, Py_ssize_t inner) noexcept
     size_t reduce_state_size_f32() noexcept
     size_t reduce_state_size_f64() noexcept
@@ -48,13 +49,14 @@ cdef inline void one_part(const Softmax *q, const real *g, const real *x, real *
 
 
 cdef void run(const real *g, const real *x, real *out, Py_ssize_t outer, Py_ssize_t n, Py_ssize_t inner, int logs,
-              int num_threads):
+              double scale, int num_threads):
     """Either direction: g is NULL in the forward."""
     cdef Softmax q
     cdef Block block
     cdef void *states = NULL
     cdef Py_ssize_t t
     softmax_cut(&q, outer, n, inner)
+    q.scale = scale
     if q.p.parts > 1:
         block = scratch(q.p.tasks * (reduce_state_size_f32() if real is float else reduce_state_size_f64()))
         states = block.ptr
@@ -79,13 +81,13 @@ cdef void run(const real *g, const real *x, real *out, Py_ssize_t outer, Py_ssiz
 
 
 def softmax(real tag, cnp.ndarray x, cnp.ndarray out, Py_ssize_t outer, Py_ssize_t n, Py_ssize_t inner, int logs,
-            int num_threads):
-    """OUT out = softmax (log-softmax with `logs`) of IN x[outer, n, inner] over n."""
+            double scale, int num_threads):
+    """OUT out = softmax (log-softmax with `logs`) of IN x[outer, n, inner] * scale over n."""
     cdef const real *none = NULL
-    run(none, <const real *> data(x), <real *> data(out), outer, n, inner, logs, num_threads)
+    run(none, <const real *> data(x), <real *> data(out), outer, n, inner, logs, scale, num_threads)
 
 
 def softmax_backward(real tag, cnp.ndarray g, cnp.ndarray output, cnp.ndarray out, Py_ssize_t outer, Py_ssize_t n,
-                     Py_ssize_t inner, int logs, int num_threads):
+                     Py_ssize_t inner, int logs, double scale, int num_threads):
     """OUT out = gradient of softmax (log-softmax) for IN g and the forward's result IN output, [outer, n, inner]."""
-    run(<const real *> data(g), <const real *> data(output), <real *> data(out), outer, n, inner, logs, num_threads)
+    run(<const real *> data(g), <const real *> data(output), <real *> data(out), outer, n, inner, logs, scale, num_threads)

@@ -431,6 +431,36 @@ INLINE void FN(softmax_give)(const SeenTile *t, const Reduction *p, const real *
         FN(softmax_write)(g ? g + end : NULL, x + end, out + end, 1, left * tile, 0, m, f, logs);
 }
 
+/* ---- scale: of x before, into out; of the gradient after, in out */
+
+/* to = from * scale; to may be from */
+FUNC void FN(scale_tile)(const real *from, real *to, ptrdiff_t rows, ptrdiff_t width, ptrdiff_t step, double scale)
+{
+    const vec f = vset((real)scale);
+    for (ptrdiff_t r = 0; r < rows; r++, from += step, to += step) {
+        ptrdiff_t i = 0;
+        for (; i + LANES <= width; i += LANES)
+            vstore(to + i, vload(from + i) * f);
+        if (i < width)
+            vstore_n(to + i, vload_n(from + i, width - i) * f, width - i);
+    }
+}
+
+/* the forward's operand: x, or out with x scaled */
+INLINE const real *FN(scaled)(const Softmax *q, const real *g, const real *x, real *out, ptrdiff_t rows, ptrdiff_t width, ptrdiff_t step)
+{
+    if (g || q->scale == 1)
+        return x;
+    FN(scale_tile)(x, out, rows, width, step, q->scale);
+    return out;
+}
+
+INLINE void FN(scale_gradient)(const Softmax *q, const real *g, real *out, ptrdiff_t rows, ptrdiff_t width, ptrdiff_t step)
+{
+    if (g && q->scale != 1)
+        FN(scale_tile)(out, out, rows, width, step, q->scale);
+}
+
 /* ---- tasks */
 
 /* One task; where cells are cut (parts > 1) it only leaves sums in `states`: softmax_merge and softmax_part do the rest. */
@@ -439,12 +469,17 @@ FUNC void FN(softmax_task)(const Softmax *q, const real *g, const real *x, real 
     const Reduction *p = &q->p;
     ptrdiff_t first = task * p->share, end = least(p->cells, first + p->share);
     if (q->kind == SOFTMAX_SHORT) {
-        FN(softmax_short)(p, g, x, out, first, end, logs);
+        ptrdiff_t at = first * p->rows * p->width, n = (end - first) * p->rows * p->width;
+        const real *from = FN(scaled)(q, g, x + at, out + at, 1, n, n);
+        FN(softmax_short)(p, g, from - at, out, first, end, logs);
+        FN(scale_gradient)(q, g, out + at, 1, n, n);
         return;
     }
     if (q->kind == SOFTMAX_ROWS) {
-        FN(softmax_whole_rows)(g ? g + first * p->rows : NULL, x + first * p->rows, out + first * p->rows, end - first,
-                               p->rows, logs);
+        ptrdiff_t at = first * p->rows, n = (end - first) * p->rows;
+        const real *from = FN(scaled)(q, g, x + at, out + at, 1, n, n);
+        FN(softmax_whole_rows)(g ? g + at : NULL, from, out + at, end - first, p->rows, logs);
+        FN(scale_gradient)(q, g, out + at, 1, n, n);
         return;
     }
     if (p->parts > 1) {
@@ -456,14 +491,20 @@ FUNC void FN(softmax_task)(const Softmax *q, const real *g, const real *x, real 
         ptrdiff_t at = cell / p->tiles * p->rows * p->width + column;
         const real *gc = g ? g + at : NULL;
         if (q->kind == SOFTMAX_TILES) {
-            FN(softmax_whole_tile)(gc, x + at, out + at, p->rows, tile, p->width, logs);
+            const real *from = FN(scaled)(q, g, x + at, out + at, p->rows, tile, p->width);
+            FN(softmax_whole_tile)(gc, from, out + at, p->rows, tile, p->width, logs);
+            FN(scale_gradient)(q, g, out + at, p->rows, tile, p->width);
         } else if (p->parts > 1) {
             ptrdiff_t size = cut(p->rows, p->parts), lo = least(p->rows, task % p->parts * size);
-            FN(softmax_take)((SeenTile *)states + task, p, gc, x + at, tile, lo, least(p->rows, lo + size), logs);
+            ptrdiff_t hi = least(p->rows, lo + size), top = at + lo * p->width;
+            const real *from = FN(scaled)(q, g, x + top, out + top, hi - lo, tile, p->width);
+            FN(softmax_take)((SeenTile *)states + task, p, gc, from - lo * p->width, tile, lo, hi, logs);
         } else {
             SeenTile t;
-            FN(softmax_take)(&t, p, gc, x + at, tile, 0, p->rows, logs);
-            FN(softmax_give)(&t, p, gc, x + at, out + at, tile, 0, p->rows, logs);
+            const real *from = FN(scaled)(q, g, x + at, out + at, p->rows, tile, p->width);
+            FN(softmax_take)(&t, p, gc, from, tile, 0, p->rows, logs);
+            FN(softmax_give)(&t, p, gc, from, out + at, tile, 0, p->rows, logs);
+            FN(scale_gradient)(q, g, out + at, p->rows, tile, p->width);
         }
     }
 }
@@ -485,7 +526,8 @@ FUNC void FN(softmax_part)(const Softmax *q, const real *g, const real *x, real 
     const Reduction *p = &q->p;
     ptrdiff_t cell = task / p->parts, column = cell % p->tiles * REDUCE_TILE, tile = least(p->width - column, REDUCE_TILE);
     ptrdiff_t at = cell / p->tiles * p->rows * p->width + column;
-    ptrdiff_t size = cut(p->rows, p->parts), lo = least(p->rows, task % p->parts * size);
-    FN(softmax_give)((const SeenTile *)states + cell * p->parts, p, g ? g + at : NULL, x + at, out + at, tile, lo,
-                     least(p->rows, lo + size), logs);
+    ptrdiff_t size = cut(p->rows, p->parts), lo = least(p->rows, task % p->parts * size), hi = least(p->rows, lo + size);
+    const real *from = g || q->scale == 1 ? x : out; /* softmax_task has left x there, scaled */
+    FN(softmax_give)((const SeenTile *)states + cell * p->parts, p, g ? g + at : NULL, from + at, out + at, tile, lo, hi, logs);
+    FN(scale_gradient)(q, g, out + at + lo * p->width, hi - lo, tile, p->width);
 }

@@ -86,12 +86,14 @@ def logsumexp_backward(output_grad: Var, x: Var, *, axis: Any = None, keepdims: 
     return spread(output_grad, x.shape, axis, keepdims) * F.exp(x - total)
 
 
-def softmax_backward(output_grad: Var, output: Var, *, axis: int) -> Var:
-    return output * (output_grad - F.reduce_sum(output_grad * output, axis=axis, keepdims=True))
+def softmax_backward(output_grad: Var, output: Var, *, axis: int, scale: float = 1.0) -> Var:
+    slope = output * (output_grad - F.reduce_sum(output_grad * output, axis=axis, keepdims=True))
+    return slope if scale == 1 else slope * scale
 
 
-def log_softmax_backward(output_grad: Var, output: Var, *, axis: int) -> Var:
-    return output_grad - F.exp(output) * F.reduce_sum(output_grad, axis=axis, keepdims=True)
+def log_softmax_backward(output_grad: Var, output: Var, *, axis: int, scale: float = 1.0) -> Var:
+    slope = output_grad - F.exp(output) * F.reduce_sum(output_grad, axis=axis, keepdims=True)
+    return slope if scale == 1 else slope * scale
 
 
 # ---------------------------------------------------------------- losses

@@ -2,6 +2,7 @@
 
 from .activation import Activation, ActivationGradients
 from .attention import Attention, AttentionGradients
+from .add_norm import AddNorm, AddNormGradients
 from .conv import Conv, ConvGradients
 from .conv_transpose import ConvTranspose, ConvTransposeGradients
 from .ctc import Ctc, CtcGradients
@@ -24,6 +25,7 @@ __all__ = ["Forward", "Gradients"]
 class Forward(
     Elementwise, Activation, Reduce, Softmax, Loss, Matmul, Embedding, Conv, ConvTranspose, Deform, Unfold, Pool, Interpolate, Pad, Norm,
     Attention, Ctc,
+    AddNorm, Ctc,
 ):  # fmt: skip
     """Every forward method."""
 
@@ -44,6 +46,7 @@ class Gradients(
     PadGradients,
     InterpolateGradients,
     NormGradients,
+    AddNormGradients,
     CtcGradients,
     AttentionGradients,
 ):

@@ -22,7 +22,7 @@ def _cost(x, passes):
 def _operands(op, names, values, optional=()):
     """x and further arrays of one dtype; those of `optional` may be None."""
     if isinstance(values[0], np.generic):
-        raise ShapeError(message(op, "x", "a scalar (0 axes)", "an array with axes"))
+        raise ShapeError(message(op, names[0], "a scalar (0 axes)", "an array with axes"))
     for name, value in zip(names, values, strict=True):
         if value is None and name not in optional:
             return _check.required(op, (name,), (value,))
@@ -43,11 +43,11 @@ def _channels(op, x, names, vectors):
     return (x.shape[0], 1, x.shape[1], math.prod(x.shape[2:]))
 
 
-def _features(op, x, names, vectors):
+def _features(op, x, names, vectors, name_of_x="x"):
     """Shape (B, 1, D, 1) of rows along the last axis, whose parameters are checked."""
-    _check.rank(op, "x", x, 1, 64)
+    _check.rank(op, name_of_x, x, 1, 64)
     for name, v in zip(names, vectors, strict=True):
-        _vector(op, name, v, x.shape[-1], "a feature of x's last axis")
+        _vector(op, name, v, x.shape[-1], f"a feature of {name_of_x}'s last axis")
     return (math.prod(x.shape[:-1]), 1, x.shape[-1], 1)
 
 
@@ -279,7 +279,7 @@ class Norm:
     def _rows(self, op, shape, x, gamma, beta, epsilon, centre, out, operands):
         epsilon = _check.epsilon(op, epsilon)
         out = _alloc.output(op, out, x.shape, x.dtype, operands)
-        self._run("norm.rows", x.dtype, _cost(x, 3), x, gamma, beta, out, shape, epsilon, centre)
+        self._run("norm.rows", x.dtype, _cost(x, 3), x, None, None, gamma, beta, out, shape, epsilon, centre)
         return out
 
 

@@ -19,8 +19,8 @@ def around(shape, axis):
 class Softmax:
     """Normalised exponentials and their logarithms."""
 
-    def softmax(self, x, *, axis=-1, out=None):
-        """Normalise exponentials along an axis: eˣ / Σ eˣ.
+    def softmax(self, x, *, axis=-1, scale=1.0, out=None):
+        """Normalise exponentials along an axis: eˣ / Σ eˣ, of x · scale where a scale is given.
 
         Parameters
         ----------
@@ -28,6 +28,8 @@ class Softmax:
             float32 or float64.
         axis : int
             The axis along which results sum to 1.
+        scale : float
+            What x is multiplied by first, in the same pass; finite.
         out : ndarray [...], optional
             Where to write.
 
@@ -39,17 +41,17 @@ class Softmax:
         Raises
         ------
         DTypeError, ShapeError, ArgumentError
-            `x` is no floating array, `axis` is out of range, or `out` does not fit.
+            `x` is no floating array, `axis` is out of range, `scale` is not finite, or `out` does not fit.
 
         Notes
         -----
         Shifted by the maximum, so that nothing overflows; the sum is taken in double. −inf gives 0; a NaN, a +inf or
-        nothing but −inf makes its own row NaN. Gradient: s ∘ (g − Σ g s).
+        nothing but −inf makes its own row NaN. Gradient: scale · s ∘ (g − Σ g s).
         """
-        return self._softmax_of("softmax", x, axis, out, False)
+        return self._softmax_of("softmax", x, axis, scale, out, False)
 
-    def log_softmax(self, x, *, axis=-1, out=None):
-        """Logarithm of the softmax along an axis: x − log Σ eˣ.
+    def log_softmax(self, x, *, axis=-1, scale=1.0, out=None):
+        """Logarithm of the softmax along an axis: x − log Σ eˣ, of x · scale where a scale is given.
 
         Parameters
         ----------
@@ -57,6 +59,8 @@ class Softmax:
             float32 or float64.
         axis : int
             The axis along which the exponentials of the results sum to 1.
+        scale : float
+            What x is multiplied by first, in the same pass; finite.
         out : ndarray [...], optional
             Where to write.
 
@@ -68,31 +72,31 @@ class Softmax:
         Raises
         ------
         DTypeError, ShapeError, ArgumentError
-            `x` is no floating array, `axis` is out of range, or `out` does not fit.
+            `x` is no floating array, `axis` is out of range, `scale` is not finite, or `out` does not fit.
 
         Notes
         -----
         Shifted by the maximum, so that nothing overflows; the sum is taken in double. A NaN, a +inf or nothing but −inf
-        makes its own row NaN. Gradient: g − softmax · Σ g.
+        makes its own row NaN. Gradient: scale · (g − softmax · Σ g).
         """
-        return self._softmax_of("log_softmax", x, axis, out, True)
+        return self._softmax_of("log_softmax", x, axis, scale, out, True)
 
-    def _softmax_of(self, op, x, axis, out, logs):
-        small = _small.softmax(self, x, axis, FORWARD_NS, logs) if out is None else None
+    def _softmax_of(self, op, x, axis, scale, out, logs):
+        small = _small.softmax(self, x, axis, FORWARD_NS, logs) if out is None and type(scale) is float and scale == 1 else None
         if small is not None:
             return small
         xa = _check.floating(op, "x", x)
-        axis = _check.axis(op, axis, xa.ndim)
+        axis, scale = _check.axis(op, axis, xa.ndim), _check.number(op, "scale", scale)
         out = _alloc.output(op, out, xa.shape, xa.dtype, (x,))
-        self._run("softmax.softmax", xa.dtype, xa.size * FORWARD_NS, xa, out, *around(xa.shape, axis), logs)
+        self._run("softmax.softmax", xa.dtype, xa.size * FORWARD_NS, xa, out, *around(xa.shape, axis), logs, scale)
         return out
 
 
 class SoftmaxGradients:
     """Gradients of softmax and log-softmax."""
 
-    def softmax_backward(self, output_grad, output, *, axis, out=None):
-        """Gradient of :meth:`softmax`: s ∘ (g − Σ g s) with s the output.
+    def softmax_backward(self, output_grad, output, *, axis, scale=1.0, out=None):
+        """Gradient of :meth:`softmax`: scale · s ∘ (g − Σ g s) with s the output.
 
         Parameters
         ----------
@@ -101,6 +105,8 @@ class SoftmaxGradients:
         output : ndarray [...]
             The forward's result.
         axis : int
+            As in the forward.
+        scale : float
             As in the forward.
         out : ndarray [...], optional
             Where to write.
@@ -113,13 +119,13 @@ class SoftmaxGradients:
         Raises
         ------
         DTypeError, ShapeError, ArgumentError
-            The operands differ in shape or dtype, `axis` is out of range, or `out` does not fit.
+            The operands differ in shape or dtype, `axis` is out of range, `scale` is not finite, or `out` does not fit.
         """
-        g, s, axis, out = self._softmax_operands("softmax_backward", output_grad, output, axis, out)
-        return self._softmax_backward(g, s, axis, out)
+        g, s, axis, scale, out = self._softmax_operands("softmax_backward", output_grad, output, axis, scale, out)
+        return self._softmax_backward(g, s, axis, scale, out)
 
-    def log_softmax_backward(self, output_grad, output, *, axis, out=None):
-        """Gradient of :meth:`log_softmax`: g − eʸ · Σ g with y the output.
+    def log_softmax_backward(self, output_grad, output, *, axis, scale=1.0, out=None):
+        """Gradient of :meth:`log_softmax`: scale · (g − eʸ · Σ g) with y the output.
 
         Parameters
         ----------
@@ -128,6 +134,8 @@ class SoftmaxGradients:
         output : ndarray [...]
             The forward's result.
         axis : int
+            As in the forward.
+        scale : float
             As in the forward.
         out : ndarray [...], optional
             Where to write.
@@ -140,22 +148,22 @@ class SoftmaxGradients:
         Raises
         ------
         DTypeError, ShapeError, ArgumentError
-            The operands differ in shape or dtype, `axis` is out of range, or `out` does not fit.
+            The operands differ in shape or dtype, `axis` is out of range, `scale` is not finite, or `out` does not fit.
         """
-        g, y, axis, out = self._softmax_operands("log_softmax_backward", output_grad, output, axis, out)
-        return self._log_softmax_backward(g, y, axis, out)
+        g, y, axis, scale, out = self._softmax_operands("log_softmax_backward", output_grad, output, axis, scale, out)
+        return self._log_softmax_backward(g, y, axis, scale, out)
 
-    def _softmax_operands(self, op, output_grad, output, axis, out):
+    def _softmax_operands(self, op, output_grad, output, axis, scale, out):
         g, y = _check.same_shape(op, ("output_grad", "output"), (output_grad, output))
-        axis = _check.axis(op, axis, y.ndim)
-        return g, y, axis, _alloc.output(op, out, y.shape, y.dtype, (output_grad, output))
+        axis, scale = _check.axis(op, axis, y.ndim), _check.number(op, "scale", scale)
+        return g, y, axis, scale, _alloc.output(op, out, y.shape, y.dtype, (output_grad, output))
 
-    def _softmax_backward(self, g, s, axis, out):
+    def _softmax_backward(self, g, s, axis, scale, out):
         with np.errstate(all="ignore"):
-            out[...] = s * (g - (g * s).sum(axis, dtype=np.float64, keepdims=True))
+            out[...] = scale * s * (g - (g * s).sum(axis, dtype=np.float64, keepdims=True))
         return out
 
-    def _log_softmax_backward(self, g, y, axis, out):
+    def _log_softmax_backward(self, g, y, axis, scale, out):
         with np.errstate(all="ignore"):
-            out[...] = g - np.exp(y) * g.sum(axis, dtype=np.float64, keepdims=True)
+            out[...] = scale * (g - np.exp(y) * g.sum(axis, dtype=np.float64, keepdims=True))
         return out

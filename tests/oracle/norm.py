@@ -121,3 +121,27 @@ def instance_norm(x, gamma=None, beta=None, epsilon=1e-5):
 def instance_norm_backward(x, gamma, epsilon, output_grad):
     """Gradients to x, gamma, beta."""
     return group_norm_backward(x, x.shape[1], gamma, epsilon, output_grad)
+
+
+def add_layer_norm(x, residual, gamma, beta=None, epsilon=1e-5):
+    """The sum normalised, and the sum."""
+    return layer_norm(x + residual, gamma, beta, epsilon), x + residual
+
+
+def add_layer_norm_backward(sum, gamma, epsilon, output_grad, sum_grad=None):
+    """Gradients to x and residual (the same), gamma, beta."""
+    grad, gamma_grad, beta_grad = layer_norm_backward(sum, gamma, epsilon, output_grad)
+    grad = grad if sum_grad is None else grad + sum_grad
+    return grad, grad, gamma_grad, beta_grad
+
+
+def add_rms_norm(x, residual, gamma, epsilon=1e-5):
+    """The sum over its root mean square, and the sum."""
+    return rms_norm(x + residual, gamma, epsilon), x + residual
+
+
+def add_rms_norm_backward(sum, gamma, epsilon, output_grad, sum_grad=None):
+    """Gradients to x and residual (the same) and gamma."""
+    grad, gamma_grad = rms_norm_backward(sum, gamma, epsilon, output_grad)
+    grad = grad if sum_grad is None else grad + sum_grad
+    return grad, grad, gamma_grad

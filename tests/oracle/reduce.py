@@ -113,27 +113,29 @@ def logsumexp_backward(output_grad, x, *, axis=None, keepdims=False):
 
 
 @quiet
-def log_softmax(x, *, axis=-1):
+def log_softmax(x, *, axis=-1, scale=1.0):
     """x − logsumexp x."""
+    x = x * scale
     shifted = x - x.max(axis, keepdims=True) if x.size else x
     return shifted - np.log(np.exp(shifted).sum(axis, keepdims=True))
 
 
 @quiet
-def softmax(x, *, axis=-1):
-    """exp x / Σ exp x."""
+def softmax(x, *, axis=-1, scale=1.0):
+    """exp x / Σ exp x, of x·scale."""
+    x = x * scale
     e = np.exp(x - x.max(axis, keepdims=True)) if x.size else x
     return e / e.sum(axis, keepdims=True)
 
 
-def softmax_backward(output_grad, output, *, axis):
-    """s∘(g − Σ g s)."""
-    return output * (output_grad - (output_grad * output).sum(axis, keepdims=True))
+def softmax_backward(output_grad, output, *, axis, scale=1.0):
+    """s∘(g − Σ g s), times scale."""
+    return scale * output * (output_grad - (output_grad * output).sum(axis, keepdims=True))
 
 
-def log_softmax_backward(output_grad, output, *, axis):
-    """g − softmax·Σ g."""
-    return output_grad - np.exp(output) * output_grad.sum(axis, keepdims=True)
+def log_softmax_backward(output_grad, output, *, axis, scale=1.0):
+    """g − softmax·Σ g, times scale."""
+    return scale * (output_grad - np.exp(output) * output_grad.sum(axis, keepdims=True))
 
 
 def target_weights(logits, targets, ignore_index, label_smoothing):

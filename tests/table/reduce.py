@@ -141,6 +141,11 @@ def softmax_calls(rng):
         ((1000, 3), 0),
     ):
         yield Call({"x": normal(rng, *shape, spread=3.0)}, {"axis": axis})
+        scale = (0.125, -1.7, 3.0, 0.0)[len(shape) % 4 + axis % 2 - 1]
+        yield Call({"x": normal(rng, *shape, spread=2.0)}, {"axis": axis, "scale": scale})
+    for n in (2, 3, 9, 17, 33, 130):
+        yield Call({"x": normal(rng, 3, n, spread=3.0)}, {"scale": 0.3})
+        yield Call({"x": normal(rng, n, 5, spread=3.0)}, {"axis": 0, "scale": -0.7})
     yield Call({"x": np.array([[1e4, 1e4 - 1, 0.0], [-1e4, -1e4 - 2, -1e4], [88.0, -88.0, 0.0]])})
 
 
@@ -149,6 +154,10 @@ def softmax_large(rng):
     yield Call({"x": normal(rng, 501, 1003, spread=3.0)})
     yield Call({"x": normal(rng, 1003, 501, spread=3.0)}, {"axis": 0})
     yield Call({"x": normal(rng, 20, 200, 103, spread=3.0)}, {"axis": 1})
+    yield Call({"x": normal(rng, 1, 300_001, spread=3.0)}, {"scale": 0.5})
+    yield Call({"x": normal(rng, 501, 1003, spread=3.0)}, {"scale": -0.5})
+    yield Call({"x": normal(rng, 3003, 101, spread=3.0)}, {"axis": 0, "scale": 0.5})
+    yield Call({"x": normal(rng, 20_001, 3, spread=3.0)}, {"scale": 0.5})
 
 
 def softmax_gradient_scale(call, wanted):
