@@ -202,6 +202,8 @@ def gradient_call(
         elif name in known or (name.endswith("_shape") and name.removesuffix("_shape") in known) or name in DERIVED:
             value = name
             uses.append(name)
+        elif name.endswith("_grad") and name.removesuffix("_grad") in known:  # what arrives at a further result
+            value = f"grad_of_{name.removesuffix('_grad')}"
         elif not argument.required:
             continue
         else:
