@@ -20,11 +20,11 @@ from cpuops.autograd._rules import COMPOSED, rule_of
 FOLDER = Path(cpuops.__file__).parent
 OPERANDS = "x offset mask weight bias output_grad output logits targets indices weights input target gamma beta mean variance kernel lhs rhs"
 OPERANDS += " query key value logsumexp attn_bias log_probs input_lengths target_lengths grad_loss"
-OPERANDS += " log_probs input_lengths target_lengths grad_loss residual sum sum_grad"
+OPERANDS += " residual sum sum_grad"
 TYPES = dict.fromkeys(OPERANDS.split(), "Operand") | {
     "out": "Array | None",
     "epsilon": "float", "label_smoothing": "float", "negative_slope": "float", "min": "float", "max": "float", "alpha": "float",
-    "axis": "int", "groups": "int", "blank": "int", "zero_infinity": "bool", "scale": "float", "accumulate": "bool",
+    "axis": "int", "groups": "int", "blank": "int", "zero_infinity": "bool", "accumulate": "bool",
     "num_groups": "int", "stride_h": "int", "stride_w": "int",
     "scale": "float", "softcap": "float", "causal_alignment": "str", "is_causal": "bool", "bias_grad": "bool",
     "keepdims": "bool", "ceil_mode": "bool", "count_include_pad": "bool",

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ._types import Array, DTypeLike, Operand, Padding, PerAxis
-from .results import AdaptiveMaxPool1dWithIndices, AdaptiveMaxPool2dWithIndices, AdaptiveMaxPool3dWithIndices, AttentionWithLogsumexp, BatchNormTrain, MaxPool1dWithIndices, MaxPool2dWithIndices, MaxPool3dWithIndices
+from .results import AdaptiveMaxPool1dWithIndices, AdaptiveMaxPool2dWithIndices, AdaptiveMaxPool3dWithIndices, AddLayerNorm, AddRmsNorm, AttentionWithLogsumexp, BatchNormTrain, MaxPool1dWithIndices, MaxPool2dWithIndices, MaxPool3dWithIndices
 
 class Backend(ABC):
     @property

@@ -218,15 +218,19 @@ class AttentionBiasGrads(NamedTuple):
     key_grad: Array
     value_grad: Array
     bias_grad: Array | None
+
+
 class AddLayerNorm(NamedTuple):
     """x + residual, and its last axis normalised."""
 
+    output: Array
     sum: Array
 
 
 class AddRmsNorm(NamedTuple):
     """x + residual, and its last axis over its root mean square."""
 
+    output: Array
     sum: Array
 
 

@@ -3,7 +3,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .._types import DTypeLike, Operand, Padding, PerAxis
-from ..results import AdaptiveMaxPool1dWithIndices, AdaptiveMaxPool2dWithIndices, AdaptiveMaxPool3dWithIndices, AttentionWithLogsumexp, BatchNormTrain, MaxPool1dWithIndices, MaxPool2dWithIndices, MaxPool3dWithIndices
+from ..results import AdaptiveMaxPool1dWithIndices, AdaptiveMaxPool2dWithIndices, AdaptiveMaxPool3dWithIndices, AddLayerNorm, AddRmsNorm, AttentionWithLogsumexp, BatchNormTrain, MaxPool1dWithIndices, MaxPool2dWithIndices, MaxPool3dWithIndices
 from ._shapes import broadcast_to as broadcast_to, concat as concat, expand_dims as expand_dims, flatten as flatten, gather as gather, getitem as getitem, reshape as reshape, scatter_add as scatter_add, slice_axis as slice_axis, squeeze as squeeze, stack as stack, transpose as transpose, where as where
 from ._var import GradFn, Var
 

@@ -1,8 +1,8 @@
 """The families of operations: each has its forward methods in one class and their default gradients in another."""
 
 from .activation import Activation, ActivationGradients
-from .attention import Attention, AttentionGradients
 from .add_norm import AddNorm, AddNormGradients
+from .attention import Attention, AttentionGradients
 from .conv import Conv, ConvGradients
 from .conv_transpose import ConvTranspose, ConvTransposeGradients
 from .ctc import Ctc, CtcGradients
@@ -24,8 +24,7 @@ __all__ = ["Forward", "Gradients"]
 
 class Forward(
     Elementwise, Activation, Reduce, Softmax, Loss, Matmul, Embedding, Conv, ConvTranspose, Deform, Unfold, Pool, Interpolate, Pad, Norm,
-    Attention, Ctc,
-    AddNorm, Ctc,
+    AddNorm, Attention, Ctc,
 ):  # fmt: skip
     """Every forward method."""
 
