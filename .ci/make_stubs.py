@@ -19,7 +19,7 @@ from cpuops.autograd._rules import COMPOSED, rule_of
 
 FOLDER = Path(cpuops.__file__).parent
 OPERANDS = "x offset mask weight bias output_grad output logits targets indices weights input target gamma beta mean variance kernel lhs rhs"
-OPERANDS += " query key value logsumexp attn_bias log_probs input_lengths target_lengths grad_loss"
+OPERANDS += " query key value logsumexp attn_bias grid log_probs input_lengths target_lengths grad_loss"
 OPERANDS += " residual sum sum_grad"
 TYPES = dict.fromkeys(OPERANDS.split(), "Operand") | {
     "out": "Array | None",
@@ -37,6 +37,7 @@ TYPES = dict.fromkeys(OPERANDS.split(), "Operand") | {
     "weight_groups": "int", "offset_groups": "int",
     "output_padding": "PerAxis", "input_size": "PerAxis",
     "pads": "Sequence[Sequence[int]]",
+    "padding_mode": "str", "align_corners": "bool",
     "original_shape": "Sequence[int]", "input_shape": "Sequence[int]",
 }  # fmt: skip
 # the same word as an operand, but an option

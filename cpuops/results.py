@@ -141,6 +141,13 @@ class AdaptiveMaxPool3dWithIndices(NamedTuple):
     indices: Array
 
 
+class GridSampleGrads(NamedTuple):
+    """Gradients of grid_sample_2d."""
+
+    x_grad: Array
+    grid_grad: Array
+
+
 class BatchNormTrain(NamedTuple):
     """Normalised x and the (biased) statistics of the batch."""
 

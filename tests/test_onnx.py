@@ -133,6 +133,20 @@ def attention(backend, attributes, query, key, value, mask=None, past_key=None, 
     return output, key, value
 
 
+# ---------------------------------------------------------------- sampling
+
+
+def grid_sample(backend, attributes, x, grid):
+    if x.ndim != 4:
+        raise Beyond("volumes")
+    mode = {"linear": "bilinear", "cubic": "bicubic"}
+    mode = mode.get(name := attributes.get("mode", b"bilinear").decode(), name)
+    return backend.grid_sample_2d(
+        x, grid, mode=mode, padding_mode=attributes.get("padding_mode", b"zeros").decode(),
+        align_corners=bool(attributes.get("align_corners", 0)),
+    )  # fmt: skip
+
+
 # ---------------------------------------------------------------- all of them
 
 ADAPTERS = {
@@ -140,6 +154,7 @@ ADAPTERS = {
     "AveragePool": average_pool,
     "Pad": pad,
     "Attention": attention,
+    "GridSample": grid_sample,
     "GlobalMaxPool": over_all("max"),
     "GlobalAveragePool": over_all("avg"),
 }

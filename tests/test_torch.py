@@ -188,6 +188,12 @@ def pad(x, pads, *, mode="constant", value=0.0):
     return x
 
 
+def grid_sample(x, grid, *, mode="bilinear", padding_mode="zeros", align_corners=False):
+    if not grid.isfinite().all():
+        return None  # torch takes NaN for -1
+    return F.grid_sample(x, grid, mode, padding_mode, align_corners)
+
+
 def adaptive(function, several=False):
     def run(x, output_size, *, layout="NCHW", indices_dtype=None):
         if layout == "NHWC":
@@ -356,6 +362,7 @@ TORCH = {
     "fold4d": fold4d,
     "linear": lambda x, weight, bias=None: F.linear(x, weight.t(), bias),
     "pad": pad,
+    "grid_sample_2d": grid_sample,
     "embedding": lambda weights, indices: F.embedding(indices.long(), weights),
     "batch_norm": batch_norm,
     "batch_norm_train": batch_norm_train,

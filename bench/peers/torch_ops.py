@@ -138,6 +138,18 @@ def interpolate_backward(x, output_grad, size, *, mode="bilinear", antialias=Fal
     return getattr(aten, name)(output_grad, size, x.shape, False)
 
 
+# ---------------------------------------------------------------- sampling
+
+
+def grid_sample_2d_backward(x, grid, output_grad, *, mode="bilinear", padding_mode="zeros", align_corners=False):
+    numbers = ["bilinear", "nearest", "bicubic"].index(mode), ["zeros", "border", "reflection"].index(padding_mode)
+    return aten.grid_sampler_2d_backward(output_grad, x, grid, *numbers, align_corners, (True, True))
+
+
+def grid_sample_2d(x, grid, *, mode="bilinear", padding_mode="zeros", align_corners=False):
+    return F.grid_sample(x, grid, mode, padding_mode, align_corners)
+
+
 # ---------------------------------------------------------------- normalisation: ours returns (output, mean, variance)
 
 
@@ -182,6 +194,8 @@ FUNCTIONS = {
     "linear_bias_backward": lambda g: torch.sum(g, 0),
     "linear_backward": lambda x, weight, g: (torch.mm(g, weight.t()), torch.mm(x.t(), g), torch.sum(g, 0)),
     "pad": pad,
+    "grid_sample_2d": grid_sample_2d,
+    "grid_sample_2d_backward": grid_sample_2d_backward,
     "embedding": lambda weights, indices: F.embedding(indices, weights),
     "embedding_backward": lambda weights, g, indices: aten.embedding_dense_backward(g, indices, weights.shape[0], -1, False),
     "batch_norm": lambda x, gamma, beta, mean, variance, epsilon: F.batch_norm(x, mean, variance, gamma, beta, eps=epsilon),

@@ -4,14 +4,32 @@ import re
 
 from .. import operations  # noqa: F401  (makes the table importable)
 from ..errors import BenchError
-from . import attention, conv, conv_transpose, ctc, deform, elementwise, interpolate, matmul, norm, pad, pool, reduce, sized, small, step, unfold
+from . import (
+    attention,
+    conv,
+    conv_transpose,
+    ctc,
+    deform,
+    elementwise,
+    grid_sample,
+    interpolate,
+    matmul,
+    norm,
+    pad,
+    pool,
+    reduce,
+    sized,
+    small,
+    step,
+    unfold,
+)  # fmt: skip
 from .base import Cost, Job, Workload
 
 __all__ = ["BY_NAME", "FAMILIES", "SERIES", "WORKLOADS", "Cost", "Job", "Workload", "chosen", "unmeasured"]
 
 MODULES = (
     elementwise, reduce, matmul, conv, conv_transpose, deform, unfold,
-    pool, interpolate, pad, norm, attention, ctc,
+    pool, interpolate, pad, grid_sample, norm, attention, ctc,
     small, step,
 )  # fmt: skip
 WORKLOADS: dict[str, Workload] = {w.name: w for module in MODULES for w in module.WORKLOADS}

@@ -8,6 +8,7 @@ from .ctc import CtcKernelGradients
 from .deform import DeformKernelGradients
 from .elementwise import ElementwiseKernelGradients
 from .embedding import EmbeddingKernelGradients
+from .grid_sample import GridSampleKernelGradients
 from .interpolate import InterpolateKernelGradients
 from .loss import LossKernelGradients
 from .matmul import MatmulKernelGradients
@@ -36,6 +37,7 @@ class CpuGradients(
     PoolKernelGradients,
     PadKernelGradients,
     InterpolateKernelGradients,
+    GridSampleKernelGradients,
     NormKernelGradients,
     CtcKernelGradients,
     AttentionKernelGradients,

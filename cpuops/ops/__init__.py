@@ -9,6 +9,7 @@ from .ctc import Ctc, CtcGradients
 from .deform import Deform, DeformGradients
 from .elementwise import Elementwise, ElementwiseGradients
 from .embedding import Embedding, EmbeddingGradients
+from .grid_sample import GridSample, GridSampleGradients
 from .interpolate import Interpolate, InterpolateGradients
 from .loss import Loss, LossGradients
 from .matmul import Matmul, MatmulGradients
@@ -23,8 +24,8 @@ __all__ = ["Forward", "Gradients"]
 
 
 class Forward(
-    Elementwise, Activation, Reduce, Softmax, Loss, Matmul, Embedding, Conv, ConvTranspose, Deform, Unfold, Pool, Interpolate, Pad, Norm,
-    AddNorm, Attention, Ctc,
+    Elementwise, Activation, Reduce, Softmax, Loss, Matmul, Embedding, Conv, ConvTranspose, Deform, Unfold, Pool, Interpolate, Pad,
+    GridSample, Norm, AddNorm, Attention, Ctc,
 ):  # fmt: skip
     """Every forward method."""
 
@@ -44,6 +45,7 @@ class Gradients(
     PoolGradients,
     PadGradients,
     InterpolateGradients,
+    GridSampleGradients,
     NormGradients,
     AddNormGradients,
     CtcGradients,

@@ -10,6 +10,7 @@ from oracle.conv_transpose import *  # noqa: F403
 from oracle.ctc import *  # noqa: F403
 from oracle.deform import *  # noqa: F403
 from oracle.elementwise import *  # noqa: F403
+from oracle.grid_sample import *  # noqa: F403
 from oracle.interpolate import *  # noqa: F403
 from oracle.matmul import *  # noqa: F403
 from oracle.norm import *  # noqa: F403

@@ -8,7 +8,23 @@ take, how exact they must be, what they cost, and which calls must be refused. S
     for call in row.calls(rng): ...
 """
 
-from table import add_norm, attention, conv, conv_transpose, ctc, deform, elementwise, interpolate, matmul, norm, pad, pool, reduce, unfold
+from table import (
+    add_norm,
+    attention,
+    conv,
+    conv_transpose,
+    ctc,
+    deform,
+    elementwise,
+    grid_sample,
+    interpolate,
+    matmul,
+    norm,
+    pad,
+    pool,
+    reduce,
+    unfold,
+)
 from table.base import Bad, Call, Gradient, Row, common_refusals
 
 FAMILIES = {
@@ -22,6 +38,7 @@ FAMILIES = {
     "pool": pool.ROWS,
     "pad": pad.ROWS,
     "interpolate": interpolate.ROWS,
+    "grid_sample": grid_sample.ROWS,
     "norm": norm.ROWS,
     "add_norm": add_norm.ROWS,
     "ctc": ctc.ROWS,

@@ -1,0 +1,151 @@
+/* grid_planes_real.h: samples from planes as they lie in x, a vector along the places. Included by grid_sample.h only.
+ *
+ * cell: the tap's place in a plane, -1 outside; such taps are left out, not multiplied. */
+
+typedef struct {
+    FN(grid_axis) x, y;
+    inum cell[MOST_TAPS * MOST_TAPS][GRID_TILE];
+    ptrdiff_t far_cell[MOST_TAPS * MOST_TAPS][GRID_TILE]; /* instead, in planes of 2^31 cells and more */
+    real weight[MOST_TAPS * MOST_TAPS][GRID_TILE];
+    real along_x[MOST_TAPS * MOST_TAPS][GRID_TILE], along_y[MOST_TAPS * MOST_TAPS][GRID_TILE]; /* products with one slope */
+    real nothing[GRID_TILE];                                                                  /* 0, or NaN of what is no number */
+    double sums[2][GRID_TILE];
+} FN(grid_tile);
+
+INLINE int FN(far)(const grid_plan *p) { return !IS_F64 && p->height * p->width > INT32_MAX; }
+
+static void FN(plane_tables)(const grid_plan *p, ptrdiff_t image, ptrdiff_t place, ptrdiff_t n, FN(grid_tile) *t)
+{
+    const real *grid = (const real *)p->grid + 2 * (image * p->places + place);
+    ptrdiff_t width = p->width, height = p->height;
+    int far = FN(far)(p);
+    FN(axis_table)(p, grid, n, width, &t->x);
+    FN(axis_table)(p, grid + 1, n, height, &t->y);
+    for (ptrdiff_t j = 0; j < p->taps; j++)
+        for (ptrdiff_t i = 0; i < p->taps; i++) {
+            ptrdiff_t tap = j * p->taps + i;
+            const ptrdiff_t *y = t->y.at[j], *x = t->x.at[i];
+            for (ptrdiff_t k = 0; k < n; k++) {
+                int inside = (x[k] >= 0) & (x[k] < width) & (y[k] >= 0) & (y[k] < height);
+                ptrdiff_t cell = inside ? y[k] * width + x[k] : -1;
+                t->cell[tap][k] = (inum)cell;
+                if (far)
+                    t->far_cell[tap][k] = cell;
+                t->weight[tap][k] = t->y.weight[j][k] * t->x.weight[i][k];
+                t->along_x[tap][k] = t->y.weight[j][k] * t->x.slope[i][k];
+                t->along_y[tap][k] = t->y.slope[j][k] * t->x.weight[i][k];
+            }
+        }
+    for (ptrdiff_t k = 0; k < n; k++)
+        t->nothing[k] = t->weight[0][k] - t->weight[0][k];
+}
+
+INLINE ptrdiff_t FN(cell_of)(const FN(grid_tile) *t, int far, ptrdiff_t tap, ptrdiff_t k)
+{
+    return far ? t->far_cell[tap][k] : (ptrdiff_t)t->cell[tap][k];
+}
+
+INLINE real FN(cell_at)(const real *x, const FN(grid_tile) *t, int far, ptrdiff_t tap, ptrdiff_t k)
+{
+    ptrdiff_t cell = FN(cell_of)(t, far, tap, k);
+    real v = x[cell < 0 ? 0 : cell];
+    return cell < 0 ? 0 : v;
+}
+
+INLINE void FN(plane_sample_of)(const real *x, const FN(grid_tile) *t, ptrdiff_t n, int taps, int far, real *out)
+{
+    for (ptrdiff_t k = 0; k < n; k++) {
+        real sum = t->nothing[k];
+        for (int tap = 0; tap < taps * taps; tap++) {
+            ptrdiff_t cell = FN(cell_of)(t, far, tap, k);
+            real v = x[cell < 0 ? 0 : cell], product = t->weight[tap][k] * v;
+            sum += cell < 0 ? 0 : product;
+        }
+        out[k] = sum;
+    }
+}
+
+static void FN(plane_sample)(const grid_plan *p, ptrdiff_t unit, void *memory)
+{
+    FN(grid_tile) *t = (FN(grid_tile) *)memory;
+    ptrdiff_t image = unit / p->parts, from = unit % p->parts * p->part, to = at_most(from + p->part, p->places);
+    for (ptrdiff_t place = from; place < to; place += GRID_TILE) {
+        ptrdiff_t n = at_most(GRID_TILE, to - place);
+        FN(plane_tables)(p, image, place, n, t);
+        for (ptrdiff_t plane = image * p->channels; plane < (image + 1) * p->channels; plane++) {
+            const real *x = (const real *)p->x + plane * p->height * p->width;
+            real *out = (real *)p->out + plane * p->places + place;
+            if (FN(far)(p)) {
+                FN(plane_sample_of)(x, t, n, (int)p->taps, 1, out);
+                continue;
+            }
+#define CALL(taps) FN(plane_sample_of)(x, t, n, taps, 0, out)
+            BY_TAPS(p->taps, CALL)
+#undef CALL
+        }
+    }
+}
+
+static void FN(plane_x_gradient)(const grid_plan *p, ptrdiff_t unit, void *memory)
+{
+    FN(grid_tile) *t = (FN(grid_tile) *)memory;
+    ptrdiff_t image = unit / p->groups, c = unit % p->groups * p->lanes, stop = at_most(c + p->lanes, p->channels);
+    ptrdiff_t cells = p->height * p->width;
+    int far = FN(far)(p);
+    memset((real *)p->out + (image * p->channels + c) * cells, 0, (size_t)((stop - c) * cells) * sizeof(real));
+    for (ptrdiff_t place = 0; place < p->places; place += GRID_TILE) {
+        ptrdiff_t n = at_most(GRID_TILE, p->places - place);
+        FN(plane_tables)(p, image, place, n, t);
+        for (ptrdiff_t plane = image * p->channels + c; plane < image * p->channels + stop; plane++) {
+            const real *g = (const real *)p->g + plane * p->places + place;
+            real *out = (real *)p->out + plane * cells;
+            for (ptrdiff_t k = 0; k < n; k++)
+                for (ptrdiff_t tap = 0; tap < p->taps * p->taps; tap++) {
+                    ptrdiff_t cell = FN(cell_of)(t, far, tap, k);
+                    if (cell >= 0)
+                        out[cell] += t->weight[tap][k] * g[k];
+                }
+        }
+    }
+}
+
+INLINE void FN(plane_lean_of)(const real *x, FN(grid_tile) *t, const real *g, ptrdiff_t n, int taps, int far)
+{
+    for (ptrdiff_t k = 0; k < n; k++) {
+        real along_x = t->nothing[k], along_y = t->nothing[k];
+        for (int tap = 0; tap < taps * taps; tap++) {
+            ptrdiff_t cell = FN(cell_of)(t, far, tap, k);
+            real v = x[cell < 0 ? 0 : cell], in_x = t->along_x[tap][k] * v, in_y = t->along_y[tap][k] * v;
+            along_x += cell < 0 ? 0 : in_x;
+            along_y += cell < 0 ? 0 : in_y;
+        }
+        t->sums[0][k] += (double)g[k] * (double)along_x;
+        t->sums[1][k] += (double)g[k] * (double)along_y;
+    }
+}
+
+static void FN(plane_grid_gradient)(const grid_plan *p, ptrdiff_t unit, void *memory)
+{
+    FN(grid_tile) *t = (FN(grid_tile) *)memory;
+    ptrdiff_t image = unit / p->parts, from = unit % p->parts * p->part, to = at_most(from + p->part, p->places);
+    for (ptrdiff_t place = from; place < to; place += GRID_TILE) {
+        ptrdiff_t n = at_most(GRID_TILE, to - place);
+        FN(plane_tables)(p, image, place, n, t);
+        memset(t->sums, 0, sizeof t->sums);
+        for (ptrdiff_t plane = image * p->channels; plane < (image + 1) * p->channels; plane++) {
+            const real *x = (const real *)p->x + plane * p->height * p->width, *g = (const real *)p->g + plane * p->places + place;
+            if (FN(far)(p)) {
+                FN(plane_lean_of)(x, t, g, n, (int)p->taps, 1);
+                continue;
+            }
+#define CALL(taps) FN(plane_lean_of)(x, t, g, n, taps, 0)
+            BY_TAPS(p->taps, CALL)
+#undef CALL
+        }
+        real *out = (real *)p->out + 2 * (image * p->places + place);
+        for (ptrdiff_t k = 0; k < n; k++) {
+            out[2 * k] = (real)t->sums[0][k];
+            out[2 * k + 1] = (real)t->sums[1][k];
+        }
+    }
+}
