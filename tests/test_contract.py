@@ -208,7 +208,7 @@ FLOORS = [
     {"cpu", "cpu_gradients", "cpu_gradients.*"},
     {"config", "explain"},
     {""},
-    {"autograd", "autograd.*", "nn", "nn.*", "optim", "optim.*", "io"},
+    {"autograd", "autograd.*", "nn", "nn.*", "optim", "optim.*", "io", "data"},
 ]
 
 
