@@ -6,24 +6,30 @@ from . import _check
 from .cpu import CpuBackend, ThreadedCpuBackend
 from .errors import ArgumentError, DTypeError, ShapeError, message, shown
 from .ops.conv import LAYOUTS, _geometry, _work
+from .ops.conv_transpose import _of_x
 
 __all__ = ["explain"]
 
 OPERATIONS = {f"conv{n}d{suffix}": (n, suffix[1:].split("_")[0]) for n in (1, 2, 3) for suffix in ("", "_x_backward", "_weight_backward")}
+# a transposed convolution is the gradient to x of a convolution, and that its gradient to x
+ADJOINT = {"": "x", "x": "", "weight": "weight"}
+TRANSPOSED = {name.replace("conv", "conv_transpose"): (n, ADJOINT[gradient]) for name, (n, gradient) in OPERATIONS.items()}
 
 
 def explain(
-    operation, x_shape, weight_shape, *, stride=1, padding=0, dilation=1, groups=1, layout="NCHW", dtype="float32", num_threads=None
-):
+    operation, x_shape, weight_shape, *, stride=1, padding=0, output_padding=0, dilation=1, groups=1, layout="NCHW", dtype="float32",
+    num_threads=None,
+):  # fmt: skip
     """Tell which path a convolution or one of its gradients would take here and now.
 
     Parameters
     ----------
     operation : str
-        ``"conv2d"``, ``"conv2d_x_backward"``, ``"conv2d_weight_backward"``, or those of one or three axes.
+        ``"conv2d"``, ``"conv2d_x_backward"``, ``"conv2d_weight_backward"``, or those of one or three axes, or of
+        ``"conv_transpose2d"``.
     x_shape, weight_shape : sequence of int
         As of the operands of the forward pass.
-    stride, padding, dilation, groups, layout
+    stride, padding, output_padding, dilation, groups, layout
         As given to the operation.
     dtype : str or dtype
         float32 or float64.
@@ -57,9 +63,9 @@ def explain(
     >>> cpuops.explain("conv2d", (8, 64, 56, 56), (64, 64, 3, 3), padding=1)["path"]
     'winograd F(4x4, 3x3)'
     """
-    if not isinstance(operation, str) or operation not in OPERATIONS:
-        raise ArgumentError(message("explain", "operation", shown(operation), f"one of {', '.join(OPERATIONS)}"))
-    n, gradient = OPERATIONS[operation]
+    if not isinstance(operation, str) or operation not in OPERATIONS | TRANSPOSED:
+        raise ArgumentError(message("explain", "operation", shown(operation), f"one of {', '.join(OPERATIONS | TRANSPOSED)}"))
+    n, gradient = (OPERATIONS | TRANSPOSED)[operation]
     shapes = [_check.dims("explain", name, s) for name, s in (("x_shape", x_shape), ("weight_shape", weight_shape))]
     for name, shape in zip(("x_shape", "weight_shape"), shapes, strict=True):
         if len(shape) != n + 2:
@@ -70,8 +76,11 @@ def explain(
         dtype = None
     if dtype not in (np.float32, np.float64):
         raise DTypeError(message("explain", "dtype", shown(dtype), "float32 or float64"))
-    layout = _check.choice("explain", "layout", layout, LAYOUTS if n == 2 else LAYOUTS[:1])
-    geometry = _geometry("explain", *shapes, stride, padding, dilation, groups, layout, ("x_shape", "weight_shape"))
+    layout = _check.choice("explain", "layout", layout, LAYOUTS if operation in OPERATIONS and n == 2 else LAYOUTS[:1])
+    if operation in TRANSPOSED:
+        geometry = _of_x("explain", *shapes, (stride, padding, output_padding, dilation, groups))
+    else:
+        geometry = _geometry("explain", *shapes, stride, padding, dilation, groups, layout, ("x_shape", "weight_shape"))
     if 0 in geometry.x_shape or 0 in geometry.output_shape:
         return {"path": "none", "threads": 1, "scratch": 0}
     backend = CpuBackend() if num_threads == 1 else ThreadedCpuBackend(num_threads)

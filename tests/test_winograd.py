@@ -166,6 +166,18 @@ def test_switched_off_it_is_the_direct_path():
     assert off[0] == off[1] == on[1] != on[0]
 
 
+def test_explain_knows_transposed_convolutions():
+    """Forward and gradient to x change places; stride 2 is four correlations."""
+    shapes = (2, 64, 20, 20), (64, 64, 3, 3)
+    for suffix, other in (("", "_x_backward"), ("_x_backward", "")):
+        told = explain("conv_transpose2d" + suffix, *shapes, padding=1, num_threads=1)
+        assert told == explain("conv2d" + other, *shapes, padding=1, num_threads=1) and "winograd" in told["path"]
+    told = explain("conv_transpose2d", *shapes, stride=2, output_padding=1, padding=1)
+    assert told["path"] != "none" and "winograd" not in told["path"]
+    with pytest.raises(ArgumentError, match="output_padding"):
+        explain("conv_transpose2d", *shapes, output_padding=-1)
+
+
 def test_explain_names_path_threads_and_scratch():
     told = explain("conv2d", (8, 64, 224, 224), (64, 64, 3, 3), padding=1, num_threads=1)
     assert told["path"] == F4 and told["threads"] == 1 and 0 < told["scratch"] <= 8 << 20
