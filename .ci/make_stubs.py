@@ -15,7 +15,7 @@ from pathlib import Path
 import cpuops
 from cpuops import results
 from cpuops.autograd import functions
-from cpuops.autograd._rules import COMPOSED, rule_of
+from cpuops.autograd._rules import rule_of
 
 FOLDER = Path(cpuops.__file__).parent
 OPERANDS = "x offset mask weight bias output_grad output logits targets indices weights input target gamma beta mean variance kernel lhs rhs"
@@ -109,18 +109,11 @@ def function_stub(name):
     return f"def {name}({', '.join(text)}) -> {result}: ..."
 
 
-def composed_stub(name):
-    """An operation that functions.py makes of others: as the backend's, on Vars."""
-    text = method_stub(name, getattr(cpuops.Backend, name)).strip().replace("self, ", "", 1)
-    return re.sub(r"\bOperand\b", "Var | Operand", text).replace(") ->", ", *, backend: Any = None) ->")
-
-
 def functions_stub():
     """The functions that functions.py has of its own are in its source; this is beside it, and has all."""
     lines = [function_stub(name) for name in functions.OPERATIONS]
     body = "\n".join(lines)
-    both = body + "".join(composed_stub(name) for name in COMPOSED)
-    tuples = sorted(n for n, c in vars(results).items() if hasattr(c, "_fields") and re.search(rf"-> {n}:", both))
+    tuples = sorted(n for n, c in vars(results).items() if hasattr(c, "_fields") and re.search(rf"-> {n}:", body))
     types = sorted(n for n in ("DTypeLike", "Operand", "Padding", "PerAxis") if re.search(rf"\b{n}\b", body))
     return "\n".join([
         "# written by .ci/make_stubs.py", "from collections.abc import Sequence", "from typing import Any", "",
@@ -128,7 +121,7 @@ def functions_stub():
         f"from ._shapes import {', '.join(f'{n} as {n}' for n in functions.SHAPES)}", "from ._var import GradFn, Var", "",
         "SHAPES: list[str]", "OPERATIONS: list[str]", "__all__: list[str]", "",
         "def grad_fn_of(name: str) -> type[GradFn]: ...", "def power(x: Var, exponent: int | float) -> Var: ...",
-        *(composed_stub(name) for name in sorted(COMPOSED)), body, "",
+        body, "",
     ])  # fmt: skip
 
 

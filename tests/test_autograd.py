@@ -9,7 +9,7 @@ from table.base import parts
 import cpuops
 from cpuops import autograd
 from cpuops.autograd import Var, functions
-from cpuops.autograd._rules import BILINEAR, COMPOSED, LINEAR, NOT_DIFFERENTIABLE, OTHER_FORMS, rule_of
+from cpuops.autograd._rules import BILINEAR, LINEAR, NOT_DIFFERENTIABLE, OTHER_FORMS, rule_of
 from cpuops.autograd._second import DERIVATIVES
 
 STEP = 1e-4
@@ -22,7 +22,7 @@ ONCE = {"deform_conv2d", "grid_sample_2d", "ctc_loss"}
 
 
 def differentiable(row):
-    return bool(row.gradients) and row.name not in COMPOSED
+    return bool(row.gradients)
 
 
 def chosen_calls(row, limit, words="tape"):
@@ -75,9 +75,8 @@ def test_every_differentiable_method_has_a_grad_fn():
         assert issubclass(functions.grad_fn_of(name), autograd.GradFn)
     joint = {n for n in backward if any(f"{n.removesuffix('_backward')}_{o}_backward" in used for o in ("x", "weight"))}
     separate = {f"{n}_backward" for n in ("add", "sub", "mul", "div", "matmul")}
-    composed = {f"{n}_backward" for n in COMPOSED}
-    assert not backward - used - joint - separate - composed - OTHER_FORMS, "gradients that no GradFn calls"
-    forward = {n for n in dir(cpuops.Backend) if not n.startswith(("_", "has_"))} - NOT_DIFFERENTIABLE - COMPOSED - OTHER_FORMS
+    assert not backward - used - joint - separate - OTHER_FORMS, "gradients that no GradFn calls"
+    forward = {n for n in dir(cpuops.Backend) if not n.startswith(("_", "has_"))} - NOT_DIFFERENTIABLE - OTHER_FORMS
     assert forward <= set(functions.OPERATIONS) <= forward | {n for n in functions.OPERATIONS if n.endswith("_backward")}
 
 
@@ -101,13 +100,16 @@ def test_every_second_derivative_is_there_or_named():
         assert known != (name in ONCE), name
 
 
-@pytest.mark.parametrize("name", sorted(COMPOSED))
-def test_both_results_of_a_composed_operation(name, backend):
+RESIDUALS = ("add_layer_norm", "add_rms_norm")
+
+
+@pytest.mark.parametrize("name", RESIDUALS)
+def test_both_results_of_a_fused_operation(name, backend):
     """What arrives at the output and at the sum goes to both operands, as in the backend's own gradient."""
     failures = Failures()
     row = ROWS[name]
     for call in chosen_calls(row, 4):
-        rng = seeded("composed", name, call)
+        rng = seeded("fused", name, call)
         variables = {n: Var(call.args[n]) for n in row.differentiable if call.args.get(n) is not None}
         result = on_tape_all(row, call, variables, backend)
         want = call.on(backend, name)
@@ -125,9 +127,9 @@ def test_both_results_of_a_composed_operation(name, backend):
     failures.raise_any()
 
 
-def test_a_composed_operation_does_not_broadcast():
+def test_a_residual_is_not_broadcast():
     x = Var(np.ones((2, 3)))
-    for name in COMPOSED:
+    for name in RESIDUALS:
         for a, b in ((x, np.ones(3)), (np.ones((1, 3)), x)):
             with pytest.raises(cpuops.ShapeError, match=f"{name}.*(x|residual)"):
                 getattr(autograd, name)(a, b, np.ones(3))
@@ -214,7 +216,7 @@ def test_only_what_is_needed(row, serial):
             np.testing.assert_allclose(alone.grad, everything[name].grad, rtol=1e-12, atol=1e-12, err_msg=f"{row.name}{call} {name}")
 
 
-test_only_what_is_needed.rows = lambda row: differentiable(row) and len(row.differentiable) > 1
+test_only_what_is_needed.rows = lambda row: len(row.differentiable) > 1
 
 
 def test_nothing_goes_where_no_gradient_does(row, serial):

@@ -24,12 +24,10 @@ from ..backward import BackwardOps
 from ..errors import NoDerivativeError
 from . import _separate
 
-__all__ = ["COMPOSED", "NOT_DIFFERENTIABLE", "Rule", "differentiable_operations", "rule_of"]
+__all__ = ["NOT_DIFFERENTIABLE", "Rule", "differentiable_operations", "rule_of"]
 
 # operations that have no gradient, methods that are none
 NOT_DIFFERENTIABLE = frozenset({"argmax", "name", "num_threads"})
-# operations that are made of others on the tape (functions.py), because both of their results are differentiated
-COMPOSED = frozenset({"add_layer_norm", "add_rms_norm"})
 # gradients that are no operation's own: another form of one that is
 OTHER_FORMS = frozenset({"conv2d_input_backward"})
 # operation -> the method that its forward runs, because its gradient takes more than it returns
@@ -134,7 +132,7 @@ def gradient_home(name: str) -> Any:
 def differentiable_operations() -> list[str]:
     """Every operation of `Backend` that has a gradient, and the gradients that are operations themselves."""
     names = [n for n in dir(Backend) if not n.startswith(("_", "has_")) and not n.endswith("_backward")]
-    own = [n for n in names if n not in NOT_DIFFERENTIABLE | COMPOSED]
+    own = [n for n in names if n not in NOT_DIFFERENTIABLE]
     again = [f"{n}_backward" for n in LINEAR if n in own]
     again += [f"{n}_{operand}_backward" for n in BILINEAR if n in own for operand in ("x", "weight")]
     return own + again

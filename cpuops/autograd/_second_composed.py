@@ -10,6 +10,8 @@ import numpy as np
 
 from .. import _check
 from ..results import (
+    AddLayerNormGrads,
+    AddRmsNormGrads,
     BatchNormGrads,
     BatchNormTrainGrads,
     GroupNormGrads,
@@ -212,6 +214,18 @@ def rms_norm_backward(x: Var, gamma: Var, epsilon: float, output_grad: Var) -> R
         return x / F.sqrt(F.reduce_mean(F.square(x), axis=-1, keepdims=True) + float(epsilon)) * gamma
 
     return RmsNormGrads(*through(forward, (x, gamma), output_grad))
+
+
+def add_layer_norm_backward(sum: Var, gamma: Var, epsilon: float, output_grad: Var, sum_grad: Var | None = None) -> AddLayerNormGrads:
+    grads = layer_norm_backward(sum, gamma, epsilon, output_grad)
+    x_grad = grads.x_grad if sum_grad is None else grads.x_grad + sum_grad
+    return AddLayerNormGrads(x_grad, x_grad, grads.gamma_grad, grads.beta_grad)
+
+
+def add_rms_norm_backward(sum: Var, gamma: Var, epsilon: float, output_grad: Var, sum_grad: Var | None = None) -> AddRmsNormGrads:
+    grads = rms_norm_backward(sum, gamma, epsilon, output_grad)
+    x_grad = grads.x_grad if sum_grad is None else grads.x_grad + sum_grad
+    return AddRmsNormGrads(x_grad, x_grad, grads.gamma_grad)
 
 
 # ---------------------------------------------------------------- maximum pooling: which element is constant almost everywhere

@@ -7,16 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from .. import _check
 from ..errors import ArgumentError, message, shown
-from ..results import AddLayerNorm, AddRmsNorm
 from . import _generate, _shapes
 from ._rules import differentiable_operations, rule_of
 from ._var import GradFn, Var
 
 SHAPES = _shapes.__all__
 OPERATIONS = differentiable_operations()
-__all__ = [*SHAPES, *OPERATIONS, "add_layer_norm", "add_rms_norm", "power"]
+__all__ = [*SHAPES, *OPERATIONS, "power"]
 _GRAD_FNS: dict[str, type[GradFn]] = {}
 _LOCK = threading.Lock()  # two threads that use an operation for the first time get one function
 globals().update({name: getattr(_shapes, name) for name in SHAPES})
@@ -66,25 +64,6 @@ add, sub, mul, div, neg, abs, matmul, sqrt, square, reciprocal, reduce_sum, redu
     __getattr__(name)
     for name in ("add", "sub", "mul", "div", "neg", "abs", "matmul", "sqrt", "square", "reciprocal", "reduce_sum", "reduce_mean")
 )
-
-
-def _sum(op: str, x: Any, residual: Any, backend: Any) -> Var:
-    total = add(x, residual, backend=backend)
-    for name, value in (("x", x), ("residual", residual)):  # which add would broadcast
-        _check.shape(op, name, value, total.shape, "the other's shape")
-    return total
-
-
-def add_layer_norm(x: Any, residual: Any, gamma: Any, beta: Any = None, epsilon: float = 1e-5, *, backend: Any = None) -> AddLayerNorm:
-    """`add` and `layer_norm`: both results are Vars, and what arrives at either goes on to x and residual."""
-    total = _sum("add_layer_norm", x, residual, backend)
-    return AddLayerNorm(__getattr__("layer_norm")(total, gamma, beta, epsilon, backend=backend), total)
-
-
-def add_rms_norm(x: Any, residual: Any, gamma: Any, epsilon: float = 1e-5, *, backend: Any = None) -> AddRmsNorm:
-    """`add` and `rms_norm`: both results are Vars, and what arrives at either goes on to x and residual."""
-    total = _sum("add_rms_norm", x, residual, backend)
-    return AddRmsNorm(__getattr__("rms_norm")(total, gamma, epsilon, backend=backend), total)
 
 
 def _of_one_sequence(function: Any) -> Any:
