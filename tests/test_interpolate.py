@@ -241,3 +241,22 @@ def test_onnx_resize(serial):
         failures.check(good, f"{name}: {got}, expected {expected}")
     assert failures.count >= 37
     failures.raise_any()
+
+
+# ---------------------------------------------------------------- on the tape
+
+
+def test_second_derivatives_beyond_a_crop(serial):
+    """The value outside of a crop is a constant: the gradient's own gradient is the crop without it."""
+    from cpuops import autograd
+
+    rng = seeded("crop twice")
+    options = {"coordinate_transform": "tf_crop_and_resize", "roi": ((-0.5, 0.7), (0.2, 1.4)), "mode": "bicubic"}
+    given = rng.standard_normal((1, 2, 5, 6)), rng.standard_normal((1, 2, 4, 7)), rng.standard_normal((1, 2, 5, 6))
+    x, g = autograd.Var(given[0]), autograd.Var(given[1])
+    y = autograd.functions.interpolate(x, (4, 7), extrapolation_value=3.0, **options)
+    (x_grad,) = autograd.grad([y], [x], [g], create_graph=True)
+    (g_grad,) = autograd.grad([x_grad], [g], [given[2]])
+    want = serial.interpolate(given[2], (4, 7), **options)
+    np.testing.assert_allclose(np.asarray(g_grad), want, rtol=1e-13, atol=1e-14)
+    assert (want == 0).any() and (y.array == 3).any()

@@ -8,6 +8,7 @@
  *   ROWS      sums of rows of x; W is not resampled
  *   FIRST_H   such sums in a block of scratch rows, then the columns; for one that shrinks along H, and without H
  *   FIRST_W   the columns of rows of x, kept in a ring, then sums of those; for one that grows along H
+ *   PICK      copies of bytes, where every table is one: a nearest mode of an image
  *   LONG      FIRST_H in pieces, for an output that reads more columns than scratch should hold
  *
  * and columns by lines (repeating tables, in vectors along the line; else cell by cell) or, where enough rows come together,
@@ -15,6 +16,7 @@
  */
 #ifndef CPUOPS_INTERPOLATE_H
 #define CPUOPS_INTERPOLATE_H
+#include "octets.h"
 #include "simd.h"
 #include "transpose.h"
 #include "wide.h"
@@ -39,7 +41,7 @@ typedef struct {
     ptrdiff_t outputs, cells, first, last; /* first <= o < last repeat: `outputs` of them every `cells` cells; 0: none do */
 } resample_axis;
 
-enum { ROWS, FIRST_H, FIRST_W, LONG };
+enum { ROWS, FIRST_H, FIRST_W, PICK, LONG };
 
 typedef struct {
     const void *x;
@@ -93,6 +95,19 @@ static ptrdiff_t widest_tile(const resample_axis *a, ptrdiff_t tile)
 INLINE double cells_read(const resample_axis *a) { return (double)(a->start ? a->start[a->out] : a->out); }
 INLINE ptrdiff_t most_cells(const resample_axis *a) { return a->start ? a->widest : 1; }
 
+/* whether every output is one cell, or none */
+static int copies(const resample_axis *a)
+{
+    if (a->start == NULL)
+        return 1;
+    if (a->widest > 1)
+        return 0;
+    for (ptrdiff_t k = 0; k < a->start[a->out]; k++)
+        if (((const float *)a->weight)[k] != 1)
+            return 0;
+    return 1;
+}
+
 /* whether the columns come first: the same for any layout, since bits depend on it. Times in cycles of an AVX-512 machine, of which only the ratios matter */
 static int columns_first(const resample_plan *p)
 {
@@ -123,10 +138,12 @@ static void plan_resample(resample_plan *p, ptrdiff_t lanes, size_t item)
         p->order = LONG;
         p->span = LONGEST_SPAN;
     }
+    if (p->bytes && copies(&p->d) && copies(&p->h) && copies(w))
+        p->order = PICK;
     p->tiles = pieces(w->out, p->tile);
     ptrdiff_t together = p->order == FIRST_W ? p->h.in : rows;
-    p->turned = p->channels > 1 || (p->order != LONG && w->start && w->widest > 1 && together >= lanes / 4 &&
-                                    2 * (w->last - w->first) < w->out);
+    p->turned = p->order != PICK && (p->channels > 1 || (p->order != LONG && w->start && w->widest > 1 && together >= lanes / 4 &&
+                                    2 * (w->last - w->first) < w->out));
     p->block = p->turned ? lanes : 1;
     p->line = p->span * p->channels + SLACK;
     p->ring = p->order == FIRST_W ? (pieces(p->h.reach, p->block) + 1) * p->block : 0;
@@ -140,6 +157,33 @@ static void plan_resample(resample_plan *p, ptrdiff_t lanes, size_t item)
     p->next = 0;
     /* block of source rows, one more for long sums, turned block, ring or a block of results, a row of results */
     p->bytes_worker = item * (size_t)((p->block + 1 + (p->turned ? lanes : 0)) * p->line + (most(p->ring * p->channels, p->block) + 1) * p->ring_line);
+}
+
+/* to[0..n-1] = the bytes of cells index[0..n-1]; restrict, since a byte may alias anything */
+INLINE void pick_bytes(const uint8_t *restrict from, const ptrdiff_t *restrict index, ptrdiff_t c0, ptrdiff_t channels, uint8_t *restrict to, ptrdiff_t n)
+{
+    for (ptrdiff_t i = 0; i < n; i++)
+        to[i] = from[(index[i] - c0) * channels];
+}
+
+/* outputs o0..o1-1 of a line of bytes of which `from` holds the cells from c0 on, one channel of several */
+FUNC void pick_cells(const resample_axis *w, const uint8_t *restrict from, ptrdiff_t c0, ptrdiff_t channels, uint8_t *restrict to, ptrdiff_t o0, ptrdiff_t o1)
+{
+    if (w->start == NULL && channels == 1) {
+        memcpy(to, from + (o0 - c0), (size_t)(o1 - o0));
+    } else if (w->start == NULL) {
+        for (ptrdiff_t o = o0; o < o1; o++)
+            to[o - o0] = from[(o - c0) * channels];
+    } else if (w->start[o1] - w->start[o0] < o1 - o0) { /* some lie outside of a crop */
+        for (ptrdiff_t o = o0; o < o1; o++)
+            to[o - o0] = w->start[o] < w->start[o + 1] ? from[(w->index[w->start[o]] - c0) * channels] : 0;
+    } else if (channels == 1) {
+        pick_bytes(from, w->index + w->start[o0], c0, 1, to, o1 - o0);
+    } else if (channels == 3) {
+        pick_bytes(from, w->index + w->start[o0], c0, 3, to, o1 - o0);
+    } else {
+        pick_bytes(from, w->index + w->start[o0], c0, channels, to, o1 - o0);
+    }
 }
 
 #define REAL_BODY "interpolate_real.h"

@@ -15,25 +15,14 @@ INLINE real FN(fma1)(real a, real b, real c)
 #endif
 }
 
-/* ---- bytes */
-
-typedef uint8_t FN(octets) __attribute__((vector_size(LANES)));
-
-INLINE vec FN(load_octets)(const uint8_t *p, ptrdiff_t n)
+/* a row of results to one of bytes */
+FUNC void FN(store_row)(const real *from, uint8_t *to, ptrdiff_t n)
 {
-    FN(octets) b = {0};
-    memcpy(&b, p, n < LANES ? (size_t)n : sizeof b);
-    return __builtin_convertvector(b, vec);
-}
-
-/* rounded (half to even) and saturated */
-FUNC void FN(store_octets)(const real *from, uint8_t *to, ptrdiff_t n)
-{
-    for (ptrdiff_t i = 0; i < n; i += LANES) {
-        vec v = vmin_fast(vmax_fast(vround(vload(from + i)), vzero()), vset(255));
-        FN(octets) b = __builtin_convertvector(__builtin_convertvector(v, ivec), FN(octets));
-        memcpy(to + i, &b, n - i < LANES ? (size_t)(n - i) : sizeof b);
-    }
+    ptrdiff_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        vstore_octets(to + i, vload(from + i));
+    if (i < n)
+        vstore_octets_n(to + i, vload_n(from + i, n - i), n - i);
 }
 
 /* ---- sums of rows: to[c] = sum_t weight[t] rows[t][c], or that added to it */
@@ -41,7 +30,7 @@ FUNC void FN(store_octets)(const real *from, uint8_t *to, ptrdiff_t n)
 INLINE vec FN(load_cells)(const char *row, ptrdiff_t c, ptrdiff_t n, int bytes)
 {
     if (bytes)
-        return FN(load_octets)((const uint8_t *)row + c, n);
+        return n < LANES ? vload_octets_n((const uint8_t *)row + c, n) : vload_octets((const uint8_t *)row + c);
     return n < LANES ? vload_n((const real *)row + c, n) : vload((const real *)row + c);
 }
 
@@ -220,124 +209,147 @@ FUNC void FN(line_by_cell)(const resample_axis *a, const real *x, ptrdiff_t c0, 
         to[o - o0] = FN(dot)(x, index + start[o], weight + start[o], start[o + 1] - start[o], c0);
 }
 
+/* the terms of an output of the repeating part: cells at[t] + cells * (o / outputs) */
 typedef struct {
-    ptrdiff_t n, at[MOST_TAPS]; /* cell at[t] + cells * (o / outputs) */
+    ptrdiff_t n, at[MOST_TAPS];
+    int pairs; /* they are neighbours two by two */
     vec weight[MOST_TAPS];
 } FN(pattern);
 
-INLINE FN(pattern) FN(pattern_of)(const resample_axis *a, ptrdiff_t o)
+static void FN(set_pattern)(FN(pattern) *p, const resample_axis *a, ptrdiff_t o)
 {
-    FN(pattern) p;
     FN(terms) t = FN(terms_of)(a, o);
-    p.n = t.n;
+    p->n = t.n;
+    p->pairs = t.n % 2 == 0;
     for (ptrdiff_t k = 0; k < t.n; k++) {
-        p.at[k] = t.index[k] - o / a->outputs * a->cells;
-        p.weight[k] = vset(t.weight[k]);
+        p->at[k] = t.index[k] - o / a->outputs * a->cells;
+        p->weight[k] = vset(t.weight[k]);
+        p->pairs &= k % 2 == 0 || p->at[k] == p->at[k - 1] + 1;
     }
-    return p;
 }
 
-INLINE vec FN(phase)(const FN(pattern) *p, ptrdiff_t n, const real *x)
+INLINE vec FN(load_some)(const real *x, ptrdiff_t n) { return n >= LANES ? vload(x) : n > 0 ? vload_n(x, n) : vzero(); }
+
+INLINE void FN(store_some)(real *to, vec v, ptrdiff_t n)
+{
+    if (n >= LANES)
+        vstore(to, v);
+    else if (n > 0)
+        vstore_n(to, v, n);
+}
+
+INLINE vec FN(phase)(const FN(pattern) *p, ptrdiff_t n, const real *x, ptrdiff_t some)
 {
     if (n == 0)
         return vzero();
-    vec s = p->weight[0] * vload(x + p->at[0]);
+    vec s = p->weight[0] * FN(load_some)(x + p->at[0], some);
     for (ptrdiff_t t = 1; t < n; t++)
-        s = vfma(p->weight[t], vload(x + p->at[t]), s);
+        s = vfma(p->weight[t], FN(load_some)(x + p->at[t], some), s);
     return s;
 }
 
-/* outputs 2 i and 2 i + 1, lo <= i < hi; hi - lo >= LANES. The last vectors overlap those before */
-INLINE void FN(line_doubled_of)(const FN(pattern) *even, const FN(pattern) *odd, const real *x, real *to, ptrdiff_t lo, ptrdiff_t hi,
-                                ptrdiff_t n, ptrdiff_t m)
+/* outputs 2 i and 2 i + 1, lo <= i < hi. The last of several vectors overlaps the one before; a single one may be short */
+INLINE void FN(doubled_of)(const FN(pattern) *even, const FN(pattern) *odd, const real *x, real *to, ptrdiff_t lo, ptrdiff_t hi, ptrdiff_t n,
+                           ptrdiff_t m)
 {
+    vec a, b;
+    if (hi - lo < LANES) {
+        vzip(FN(phase)(even, n, x + lo, hi - lo), FN(phase)(odd, m, x + lo, hi - lo), &a, &b);
+        FN(store_some)(to + 2 * lo, a, 2 * (hi - lo));
+        FN(store_some)(to + 2 * lo + LANES, b, 2 * (hi - lo) - LANES);
+        return;
+    }
     for (ptrdiff_t i = lo; i < hi; i += LANES) {
-        vec a, b;
         i = least(i, hi - LANES);
-        vzip(FN(phase)(even, n, x + i), FN(phase)(odd, m, x + i), &a, &b);
+        vzip(FN(phase)(even, n, x + i, LANES), FN(phase)(odd, m, x + i, LANES), &a, &b);
         vstore(to + 2 * i, a);
         vstore(to + 2 * i + LANES, b);
     }
 }
 
-FUNC void FN(line_doubled)(const resample_axis *a, const real *x, real *to, ptrdiff_t lo, ptrdiff_t hi)
+FUNC void FN(doubled)(const FN(pattern) *even, const FN(pattern) *odd, const real *x, real *to, ptrdiff_t lo, ptrdiff_t hi)
 {
-    FN(pattern) even = FN(pattern_of)(a, a->first), odd = FN(pattern_of)(a, a->first + 1);
-#define LINE(n, m) FN(line_doubled_of)(&even, &odd, x, to, lo, hi, n, m)
-    if (even.n == 1 && odd.n == 1)
+#define LINE(n, m) FN(doubled_of)(even, odd, x, to, lo, hi, n, m)
+    if (even->n == 1 && odd->n == 1)
         LINE(1, 1);
-    else if (even.n == 2 && odd.n == 2)
+    else if (even->n == 2 && odd->n == 2)
         LINE(2, 2);
-    else if (even.n == 4 && odd.n == 4)
+    else if (even->n == 4 && odd->n == 4)
         LINE(4, 4);
     else
-        LINE(even.n, odd.n);
+        LINE(even->n, odd->n);
 #undef LINE
 }
 
-/* outputs lo..hi-1; hi - lo >= LANES. Two terms at neighbouring cells share their loads; pairs: all do */
-INLINE void FN(line_halved_of)(const FN(pattern) *p, const real *x, real *to, ptrdiff_t lo, ptrdiff_t hi, ptrdiff_t n, int pairs)
+/* outputs o..o+some-1: every second cell of each term's, two neighbours sharing their loads */
+INLINE vec FN(seconds)(const FN(pattern) *p, ptrdiff_t n, int pairs, const real *x, ptrdiff_t some)
 {
+    vec s = vzero(), even, odd;
+    for (ptrdiff_t t = 0; t < n; t++) {
+        const real *from = x + p->at[t];
+        int both = pairs || (t + 1 < n && p->at[t + 1] == p->at[t] + 1);
+        ptrdiff_t cells = 2 * some - !both;
+        vdeal(FN(load_some)(from, cells), FN(load_some)(from + LANES, some < LANES ? cells - LANES : LANES), &even, &odd);
+        s = t ? vfma(p->weight[t], even, s) : p->weight[0] * even;
+        if (both)
+            s = vfma(p->weight[++t], odd, s);
+    }
+    return s;
+}
+
+INLINE void FN(halved_of)(const FN(pattern) *p, const real *x, real *to, ptrdiff_t lo, ptrdiff_t hi, ptrdiff_t n, int pairs)
+{
+    if (hi - lo < LANES) {
+        FN(store_some)(to + lo, FN(seconds)(p, n, pairs, x + 2 * lo, hi - lo), hi - lo);
+        return;
+    }
     for (ptrdiff_t o = lo; o < hi; o += LANES) {
-        vec s = vzero(), even, odd;
         o = least(o, hi - LANES);
-        for (ptrdiff_t t = 0; t < n; t++) {
-            const real *from = x + 2 * o + p->at[t];
-            vdeal(vload(from), vload(from + LANES), &even, &odd);
-            s = t ? vfma(p->weight[t], even, s) : p->weight[0] * even;
-            if (pairs || (t + 1 < n && p->at[t + 1] == p->at[t] + 1))
-                t++, s = vfma(p->weight[t], odd, s);
-        }
-        vstore(to + o, s);
+        vstore(to + o, FN(seconds)(p, n, pairs, x + 2 * o, LANES));
     }
 }
 
-FUNC void FN(line_halved)(const FN(pattern) *p, const real *x, real *to, ptrdiff_t lo, ptrdiff_t hi)
+FUNC void FN(halved)(const FN(pattern) *p, const real *x, real *to, ptrdiff_t lo, ptrdiff_t hi)
 {
-    int pairs = p->n % 2 == 0;
-    for (ptrdiff_t t = 0; t + 1 < p->n; t += 2)
-        pairs &= p->at[t + 1] == p->at[t] + 1;
-#define LINE(n, pairs) FN(line_halved_of)(p, x, to, lo, hi, n, pairs)
+#define LINE(n, pairs) FN(halved_of)(p, x, to, lo, hi, n, pairs)
     if (p->n == 1)
         LINE(1, 0);
-    else if (p->n == 2 && pairs)
+    else if (p->n == 2 && p->pairs)
         LINE(2, 1);
-    else if (p->n == 4 && pairs)
+    else if (p->n == 4 && p->pairs)
         LINE(4, 1);
-    else if (p->n == 8 && pairs)
+    else if (p->n == 8 && p->pairs)
         LINE(8, 1);
     else
-        LINE(p->n, pairs);
+        LINE(p->n, p->pairs);
 #undef LINE
 }
 
-/* outputs o0..o1-1 of a line of which x holds `cells` cells from c0 on */
-FUNC void FN(line)(const resample_axis *a, const real *x, ptrdiff_t c0, ptrdiff_t cells, real *to, ptrdiff_t o0, ptrdiff_t o1)
+/* outputs o0..o1-1 of a line of which x holds `cells` cells from c0 on; even and odd: patterns of the repeating part */
+FUNC void FN(line)(const resample_axis *a, const FN(pattern) *even, const FN(pattern) *odd, const real *x, ptrdiff_t c0, ptrdiff_t cells, real *to,
+                   ptrdiff_t o0, ptrdiff_t o1)
 {
     ptrdiff_t lo = o1, hi = o1; /* outputs of the repeating part */
     if (a->outputs == 2) {
-        lo = most(a->first, (o0 + 1) / 2 * 2) / 2;
-        hi = least(a->last, o1 / 2 * 2) / 2;
-        if (hi - lo >= LANES)
-            FN(line_doubled)(a, x - c0, to - o0, lo, hi);
-        else
-            lo = hi = o1;
-        lo = least(2 * lo, o1);
-        hi = least(2 * hi, o1);
+        lo = most(a->first, (o0 + 1) / 2 * 2);
+        hi = least(a->last, o1 / 2 * 2);
+        if (lo < hi)
+            FN(doubled)(even, odd, x - c0, to - o0, lo / 2, hi / 2);
     } else if (a->outputs == 1) {
-        FN(pattern) p = FN(pattern_of)(a, a->first);
         lo = most(a->first, o0);
         hi = least(a->last, o1);
-        /* a vector reads up to one cell behind the last term's */
-        while (hi > lo && p.n && 2 * (hi - 1) + p.at[p.n - 1] + 1 - c0 >= cells)
+        /* whole vectors read up to one cell behind the last term's */
+        while (hi - lo >= LANES && even->n && 2 * (hi - 1) + even->at[even->n - 1] + 1 - c0 >= cells)
             hi--;
-        if (hi - lo >= LANES)
-            FN(line_halved)(&p, x - c0, to - o0, lo, hi);
-        else
-            lo = hi = o1;
+        if (lo < hi)
+            FN(halved)(even, x - c0, to - o0, lo, hi);
     }
-    FN(line_by_cell)(a, x, c0, to, o0, o0, lo);
-    FN(line_by_cell)(a, x, c0, to, o0, hi, o1);
+    if (lo >= hi)
+        lo = hi = o1;
+    if (o0 < lo)
+        FN(line_by_cell)(a, x, c0, to, o0, o0, lo);
+    if (hi < o1)
+        FN(line_by_cell)(a, x, c0, to, o0, hi, o1);
 }
 
 /* ---- columns of a block of rows, turned: turned[(c - c0) * LANES + r] */
@@ -411,6 +423,7 @@ typedef struct {
     FN(terms) d;
     FN(source) source;
     real *block, *more, *turned, *ring, *result;
+    FN(pattern) even, odd;
 } FN(unit);
 
 /* row h of out, at the unit's first column */
@@ -431,7 +444,7 @@ FUNC void FN(columns)(const resample_plan *p, const FN(unit) *u, const real *x, 
         return;
     }
     for (ptrdiff_t r = 0; r < rows; r++)
-        FN(line)(&p->w, x + r * line, u->c0, cells, to + r * to_line, u->o0, u->o1);
+        FN(line)(&p->w, &u->even, &u->odd, x + r * line, u->c0, cells, to + r * to_line, u->o0, u->o1);
 }
 
 /* rows h..h+rows-1 of x (of out, where those are as many), columns c0..c1-1: where they lie, or summed into the block */
@@ -442,6 +455,9 @@ INLINE const real *FN(source_rows)(const resample_plan *p, const FN(unit) *u, co
         return (const real *)(u->source.x + u->d.only * u->source.area + h * u->source.row);
     }
     *line = p->line;
+    FN(terms) only = FN(terms_of)(axis, h);
+    if (!p->bytes && rows == 1 && u->d.n * only.n == 1 && FN(share)(&u->d, 0) * FN(share)(&only, 0) == 1)
+        return (const real *)(u->source.x + FN(cell)(&u->d, 0) * u->source.area + FN(cell)(&only, 0) * u->source.row);
     for (ptrdiff_t r = 0; r < rows; r++)
         FN(row_of_x)(p, &u->source, u->d, FN(terms_of)(axis, h + r), u->block + r * p->line, u->more, (u->c1 - u->c0) * p->channels);
     return u->block;
@@ -454,7 +470,7 @@ FUNC void FN(unit_rows)(const resample_plan *p, const FN(unit) *u)
         real *to = p->bytes ? u->result : (real *)out;
         FN(row_of_x)(p, &u->source, u->d, FN(terms_of)(&p->h, h), to, u->more, u->o1 - u->o0);
         if (p->bytes)
-            FN(store_octets)(to, (uint8_t *)out, u->o1 - u->o0);
+            FN(store_row)(to, (uint8_t *)out, u->o1 - u->o0);
     }
 }
 
@@ -471,7 +487,7 @@ FUNC void FN(unit_first_h)(const resample_plan *p, const FN(unit) *u)
             }
             FN(columns)(p, u, x, line, rows, channel, u->ring, p->ring_line);
             for (ptrdiff_t r = 0; r < rows; r++)
-                FN(store_octets)(u->ring + r * p->ring_line, (uint8_t *)out + r * p->w.out, u->o1 - u->o0);
+                FN(store_row)(u->ring + r * p->ring_line, (uint8_t *)out + r * p->w.out, u->o1 - u->o0);
         }
     }
 }
@@ -514,12 +530,12 @@ FUNC void FN(unit_first_w)(const resample_plan *p, const FN(unit) *u)
                 FN(sum_rows)(rows, t.weight + k, m, to, u->o1 - u->o0, 0, k > 0);
             }
             if (p->bytes)
-                FN(store_octets)(to, (uint8_t *)out, u->o1 - u->o0);
+                FN(store_row)(to, (uint8_t *)out, u->o1 - u->o0);
         }
     }
 }
 
-FUNC void FN(unit_long)(const resample_plan *p, const FN(unit) *u)
+FUNC void FN(unit_long)(const resample_plan *p, FN(unit) *u)
 {
     for (ptrdiff_t h = u->h0; h < u->h1; h++) {
         char *out = FN(row_of_out)(p, u, 0, h);
@@ -527,22 +543,45 @@ FUNC void FN(unit_long)(const resample_plan *p, const FN(unit) *u)
             FN(terms) t = FN(terms_of)(&p->w, o);
             double total = 0;
             for (ptrdiff_t k = 0, end; k < t.n; k = end) {
-                FN(unit) part = *u;
                 ptrdiff_t line;
                 end = least(t.n, k + p->span);
                 while (t.index[end - 1] - t.index[k] >= p->span)
                     end = k + (end - k + 1) / 2;
-                part.c0 = t.index[k];
-                part.c1 = t.index[end - 1] + 1;
-                part.source = FN(source_of)(p, u->plane, part.c0);
-                const real *x = FN(source_rows)(p, &part, &p->h, h, 1, &line);
-                total += (double)FN(long_dot)(x, t.index + k, t.weight + k, end - k, part.c0);
+                u->c0 = t.index[k];
+                u->c1 = t.index[end - 1] + 1;
+                u->source = FN(source_of)(p, u->plane, u->c0);
+                const real *x = FN(source_rows)(p, u, &p->h, h, 1, &line);
+                total += (double)FN(long_dot)(x, t.index + k, t.weight + k, end - k, u->c0);
             }
             real result = (real)total;
             if (p->bytes)
-                FN(store_octets)(memcpy(u->result, &result, sizeof result), (uint8_t *)out + (o - u->o0), 1);
+                FN(store_row)(memcpy(u->result, &result, sizeof result), (uint8_t *)out + (o - u->o0), 1);
             else
                 ((real *)out)[o - u->o0] = result;
+        }
+    }
+}
+
+/* bytes that are only copied */
+FUNC void FN(unit_pick)(const resample_plan *p, const FN(unit) *u)
+{
+    const resample_axis *w = &p->w;
+    for (ptrdiff_t channel = 0; channel < p->channels; channel++) {
+        const uint8_t *before = NULL, *copied = NULL; /* the row of x before, and what has become of it */
+        for (ptrdiff_t h = u->h0; h < u->h1; h++) {
+            FN(terms) t = FN(terms_of)(&p->h, h);
+            uint8_t *to = (uint8_t *)FN(row_of_out)(p, u, channel, h);
+            if (t.n == 0 || u->d.n == 0) {
+                memset(to, 0, (size_t)(u->o1 - u->o0));
+                continue;
+            }
+            const uint8_t *from = (const uint8_t *)u->source.x + FN(cell)(&u->d, 0) * u->source.area + FN(cell)(&t, 0) * u->source.row + channel;
+            if (from == before)
+                memcpy(to, copied, (size_t)(u->o1 - u->o0));
+            else
+                pick_cells(w, from, u->c0, p->channels, to, u->o0, u->o1);
+            before = from;
+            copied = to;
         }
     }
 }
@@ -556,6 +595,10 @@ FUNC void FN(resample)(resample_plan *p, void *memory)
     u.turned = u.more + p->line;
     u.ring = u.turned + (p->turned ? LANES * p->line : 0);
     u.result = u.ring + most(p->ring * p->channels, p->block) * p->ring_line;
+    if (p->w.outputs)
+        FN(set_pattern)(&u.even, &p->w, p->w.first);
+    if (p->w.outputs == 2)
+        FN(set_pattern)(&u.odd, &p->w, p->w.first + 1);
     for (;;) {
         ptrdiff_t n = __atomic_fetch_add(&p->next, p->grab, __ATOMIC_RELAXED), end = least(p->units, n + p->grab);
         if (n >= p->units)
@@ -575,6 +618,7 @@ FUNC void FN(resample)(resample_plan *p, void *memory)
             case ROWS: FN(unit_rows)(p, &u); break;
             case FIRST_H: FN(unit_first_h)(p, &u); break;
             case FIRST_W: FN(unit_first_w)(p, &u); break;
+            case PICK: FN(unit_pick)(p, &u); break;
             default: FN(unit_long)(p, &u);
             }
         }

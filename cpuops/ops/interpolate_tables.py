@@ -22,7 +22,7 @@ ROUNDINGS = ("floor", "ceil", "round_prefer_floor", "round_prefer_ceil")
 KEPT_TABLES, KEPT_CELLS = 32, 4096  # those of small axes are kept: 10 MB at the very most
 WEIGHTS_AT_ONCE = 1 << 20  # bounds the temporary arrays
 MOST_REPEATED_TAPS = 16
-FEWEST_REPEATED = 32  # outputs; fewer are not worth a loop of their own
+FEWEST_REPEATED = 4  # outputs; fewer are not worth a loop of their own
 
 
 class Rule(NamedTuple):
