@@ -158,6 +158,16 @@ def batch_norm_train(x, gamma, beta, epsilon):
     return output, mean, None
 
 
+def add_layer_norm(x, residual, gamma, beta, epsilon):
+    total = x + residual
+    return F.layer_norm(total, (x.shape[-1],), gamma, beta, epsilon), total
+
+
+def add_rms_norm(x, residual, gamma, epsilon):
+    total = x + residual
+    return F.rms_norm(total, (x.shape[-1],), gamma, epsilon), total
+
+
 # ---------------------------------------------------------------- all of them
 
 FUNCTIONS = {
@@ -203,6 +213,8 @@ FUNCTIONS = {
     "layer_norm": lambda x, gamma, beta, epsilon: F.layer_norm(x, (x.shape[-1],), gamma, beta, epsilon),
     "rms_norm": lambda x, gamma, epsilon: F.rms_norm(x, (x.shape[-1],), gamma, epsilon),
     "group_norm": F.group_norm,
+    "add_layer_norm": add_layer_norm,
+    "add_rms_norm": add_rms_norm,
     "ctc_loss": lambda x, *args: F.ctc_loss(x, *args, "none"),
     "instance_norm": lambda x, gamma, beta, epsilon: F.instance_norm(x, weight=gamma, bias=beta, eps=epsilon),
     "max_pool2d_with_indices_backward": max_pool2d_with_indices_backward,
@@ -265,6 +277,15 @@ def _instance_norm(x, gamma, epsilon):
     return F.instance_norm(x, weight=gamma, bias=beta, eps=epsilon), (x, gamma, beta)
 
 
+def _add_layer_norm(total, gamma, epsilon, sum_grad=None):
+    beta = torch.zeros_like(gamma).requires_grad_()
+    return F.layer_norm(total, (total.shape[-1],), gamma, beta, epsilon), (total, total, gamma, beta)
+
+
+def _add_rms_norm(total, gamma, epsilon, sum_grad=None):
+    return F.rms_norm(total, (total.shape[-1],), gamma, epsilon), (total, total, gamma)
+
+
 def _of_shape(function):
     def forward(shape, **options):
         x = torch.ones(shape).requires_grad_()
@@ -276,6 +297,8 @@ def _of_shape(function):
 # method -> function of its operands without output_grad that gives (output, leaves), where that is not the forward function
 GRAPHS = {
     "group_norm_backward": _group_norm,
+    "add_layer_norm_backward": _add_layer_norm,
+    "add_rms_norm_backward": _add_rms_norm,
     "instance_norm_backward": _instance_norm,
     "reduce_sum_backward": _of_shape(FUNCTIONS["reduce_sum"]),
     "reduce_mean_backward": _of_shape(FUNCTIONS["reduce_mean"]),

@@ -476,10 +476,14 @@ FUNC void FN(softmax_task)(const Softmax *q, const real *g, const real *x, real 
         return;
     }
     if (q->kind == SOFTMAX_ROWS) {
-        ptrdiff_t at = first * p->rows, n = (end - first) * p->rows;
-        const real *from = FN(scaled)(q, g, x + at, out + at, 1, n, n);
-        FN(softmax_whole_rows)(g ? g + at : NULL, from, out + at, end - first, p->rows, logs);
-        FN(scale_gradient)(q, g, out + at, 1, n, n);
+        /* with a scale a few rows at a time, which then stay in the first cache */
+        ptrdiff_t some = q->scale == 1 ? end - first : SOFTMAX_TOGETHER;
+        for (; first < end; first += some) {
+            ptrdiff_t at = first * p->rows, rows = least(some, end - first), n = rows * p->rows;
+            const real *from = FN(scaled)(q, g, x + at, out + at, 1, n, n);
+            FN(softmax_whole_rows)(g ? g + at : NULL, from, out + at, rows, p->rows, logs);
+            FN(scale_gradient)(q, g, out + at, 1, n, n);
+        }
         return;
     }
     if (p->parts > 1) {
