@@ -115,6 +115,7 @@ typedef struct {
     int include_pad;             /* taps in padding count in an average's divisor */
     double divisor;              /* 0: the number of taps */
     int segments, by_pixel, direct;
+    int pairs;                   /* along W the windows are cells 2o and 2o + 1, one channel: no line is needed */
     int marked;                  /* gradients of the maximum: spread by comparing, not cell by cell */
     ptrdiff_t chunk, chunks;     /* channels at a time */
     ptrdiff_t tile, tiles;       /* columns at a time: of the output, in avg_pool_backward of x */
@@ -167,6 +168,12 @@ static ptrdiff_t forward_cells(const pool_plan *p)
            2 * MOST_DIRECT + 2 * MOST_MARKED + 6 * (p->chunk + SLACK);
 }
 
+INLINE int in_pairs(const pool_plan *p)
+{
+    const pool_axis *w = &p->w;
+    return p->channels == 1 && w->kernel == 2 && w->stride == 2 && w->dilation == 1 && w->before == 0 && w->out <= w->in / 2;
+}
+
 static void plan_tiles(pool_plan *p, ptrdiff_t cells, ptrdiff_t chunk)
 {
     const pool_axis *w = &p->w;
@@ -188,6 +195,7 @@ static void plan_tiles(pool_plan *p, ptrdiff_t cells, ptrdiff_t chunk)
     p->phases = p->segments || p->by_pixel ? 1 : w->stride;
     p->phase = ceil_div(p->line, p->phases) * p->chunk + SLACK;
     p->far = p->ring = p->marked = 0;
+    p->pairs = in_pairs(p);
     p->bytes = 8 * (size_t)forward_cells(p);
     cut_blocks(p, p->planes * p->d.out * p->h.out, rows * most(p->line, widest(w)) * p->chunk);
 }
@@ -198,6 +206,7 @@ static void plan_forward(pool_plan *p) { plan_tiles(p, LINE, MOST_CHUNK); }
 static void plan_backward(pool_plan *p)
 {
     const pool_axis *w = &p->w;
+    p->pairs = in_pairs(p) && p->d.kernel && p->h.kernel;
     cut_channels(p, MOST_CHUNK);
     p->segments = w->kernel == 0 || reach(w) > MOST_LINE / 2 / p->chunk ||
                   (w->stride > 1 && (p->chunk >= LANES_f32 || w->stride > MOST_PHASES));

@@ -309,6 +309,46 @@ static void FN(avg_row_runs)(const pool_plan *p, const pool_tile *t, const FN(av
         FN(avg_run)(s->phases + o * p->w.stride * n, s->offset, p->w.kernel, s->scale + o * n, n, out + o * all);
 }
 
+/* windows of two cells along W, n of them: rows are folded and dealt in one go */
+INLINE void FN(avg_pairs_of)(const FN(avg_rows) *r, ptrdiff_t nd, ptrdiff_t nh, double scale, ptrdiff_t n, real *out)
+{
+    for (ptrdiff_t i = 0; i < n; i += LANES) {
+        ptrdiff_t cells = 2 * (n - i);
+        wsums even, odd;
+        for (ptrdiff_t d = 0; d < nd; d++)
+            for (ptrdiff_t h = 0; h < nh; h++) {
+                const real *at = r->x + 2 * i + d * r->step_d + h * r->step_h;
+                vec a, b;
+                if (cells >= 2 * LANES) {
+                    a = vload(at);
+                    b = vload(at + LANES);
+                } else {
+                    a = vload_n(at, least(cells, LANES));
+                    b = cells > LANES ? vload_n(at + LANES, cells - LANES) : vzero();
+                }
+                vdeal(a, b, &a, &b);
+                wsums wa = wsplit(a), wb = wsplit(b);
+                for (int k = 0; k < (IS_F64 ? 1 : 2); k++) {
+                    even.v[k] = d == 0 && h == 0 ? wa.v[k] : even.v[k] + wa.v[k];
+                    odd.v[k] = d == 0 && h == 0 ? wb.v[k] : odd.v[k] + wb.v[k];
+                }
+            }
+        for (int k = 0; k < (IS_F64 ? 1 : 2); k++)
+            even.v[k] = QUOTIENT(even.v[k] + odd.v[k], wset(scale));
+        if (n - i >= LANES)
+            vstore(out + i, wjoin(even));
+        else
+            vstore_n(out + i, wjoin(even), n - i);
+    }
+}
+
+FUNC void FN(avg_pairs)(const FN(avg_rows) *r, double scale, ptrdiff_t n, real *out)
+{
+#define CALL(nd, nh) FN(avg_pairs_of)(r, nd, nh, scale, n, out)
+    BY_ROWS(r->nd, r->nh, CALL)
+#undef CALL
+}
+
 /* units lo..hi-1 of the forward; each writes its own outputs */
 FUNC void FN(avg_pool)(const pool_plan *p, ptrdiff_t lo, ptrdiff_t hi, void *memory)
 {
@@ -330,7 +370,9 @@ FUNC void FN(avg_pool)(const pool_plan *p, ptrdiff_t lo, ptrdiff_t hi, void *mem
         FN(avg_rows) r = {row + (t.origin + t.lo) * all, wd.taps, wh.taps, p->d.dilation * area * all, p->h.dilation * p->w.in * all, 0};
         /* the last vectors of a line of one channel reach at most 2 WLANES beyond it, in its last row */
         r.whole = all == 1 && end - r.x >= (r.nd - 1) * r.step_d + (r.nh - 1) * r.step_h + t.hi - t.lo + 2 * WLANES;
-        if (p->segments)
+        if (p->pairs)
+            FN(avg_pairs)(&r, s.scale[0], t.outputs, out);
+        else if (p->segments)
             FN(avg_row_segments)(p, &t, &s, &r, row, out);
         else if (p->direct)
             FN(avg_row_direct)(p, &t, &s, wd, wh, row, out);
@@ -642,6 +684,36 @@ static void FN(back_row_runs)(const pool_plan *p, const FN(back_tile) *t, const 
     }
 }
 
+/* n cells of row (d, h) of x, from column w on, that windows of two cells along W hold; 0 when several rows of output do */
+static int FN(back_row_pairs)(const pool_plan *p, const real *g, ptrdiff_t d, ptrdiff_t h, ptrdiff_t w, ptrdiff_t n, real *out)
+{
+    ptrdiff_t dlo, dhi, hlo, hhi, held = most(0, least(n, 2 * p->w.out - w));
+    cover(&p->d, d, &dlo, &dhi);
+    cover(&p->h, h, &hlo, &hhi);
+    if (dlo != dhi || hlo != hhi || w % 2 || !holds(&p->d, dlo, d) || !holds(&p->h, hlo, h))
+        return 0;
+    const real *from = g + (dlo * p->h.out + hlo) * p->w.out + w / 2;
+    wvec rows = wset(1 / rows_counted(p, window(&p->d, dlo), window(&p->h, hlo))), columns = wset(p->divisor != 0 ? 1 : 0.5);
+    for (ptrdiff_t i = 0; i < held; i += 2 * LANES) {
+        ptrdiff_t cells = held - i;
+        vec a, b;
+        wsums v = wsplit(cells >= 2 * LANES ? vload(from + i / 2) : vload_n(from + i / 2, (cells + 1) / 2));
+        for (int k = 0; k < (IS_F64 ? 1 : 2); k++)
+            v.v[k] = v.v[k] * rows * columns;
+        vzip(wjoin(v), wjoin(v), &a, &b);
+        if (cells >= 2 * LANES) {
+            vstore(out + i, a);
+            vstore(out + i + LANES, b);
+            continue;
+        }
+        vstore_n(out + i, a, least(cells, LANES));
+        if (cells > LANES)
+            vstore_n(out + i + LANES, b, cells - LANES);
+    }
+    FN(zero_pixels)(out + held, n - held, 1, 1);
+    return 1;
+}
+
 /* units lo..hi-1: rows of x, each written by its owner */
 FUNC void FN(avg_pool_backward)(const pool_plan *p, ptrdiff_t lo, ptrdiff_t hi, void *memory)
 {
@@ -659,10 +731,12 @@ FUNC void FN(avg_pool_backward)(const pool_plan *p, ptrdiff_t lo, ptrdiff_t hi, 
             ptrdiff_t runs = t.channels == all ? 1 : t.cells, run = t.channels == all ? t.cells * all : t.channels;
             for (ptrdiff_t i = 0; i < runs; i++)
                 memcpy(out + i * all, out + i * all - p->w.in * all, (size_t)run * sizeof(real));
-        } else if (p->segments)
-            FN(back_row_segments)(p, &t, &s, g, at.d, at.h, out);
-        else
-            FN(back_row_runs)(p, &t, &s, g, at.d, at.h, out);
+        } else if (!p->pairs || !FN(back_row_pairs)(p, g, at.d, at.h, t.w, t.cells, out)) {
+            if (p->segments)
+                FN(back_row_segments)(p, &t, &s, g, at.d, at.h, out);
+            else
+                FN(back_row_runs)(p, &t, &s, g, at.d, at.h, out);
+        }
         if (cursor_next(&at, p, p->d.in, p->h.in) && u + 1 < hi)
             t = FN(back_tile_of)(p, &s, at.tile);
     }

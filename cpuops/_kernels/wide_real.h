@@ -49,7 +49,7 @@ INLINE void wstore_n(real *p, wvec a, ptrdiff_t n)
 typedef struct {
     wvec v[IS_F64 ? 1 : 2];
 } wsums;
-INLINE wsums FN(wsplit)(vec a)
+INLINE wsums wsplit(vec a)
 {
 #if IS_F64
     return (wsums){{a}};
@@ -64,9 +64,25 @@ INLINE wsums FN(wsplit)(vec a)
 #endif
 }
 
+INLINE vec wjoin(wsums a)
+{
+#if IS_F64
+    return a.v[0];
+#elif SIMD_AVX512
+    __m256 lo = _mm512_cvtpd_ps((__m512d)a.v[0]), hi = _mm512_cvtpd_ps((__m512d)a.v[1]);
+    return (vec)_mm512_insertf32x8(_mm512_castps256_ps512(lo), hi, 1);
+#elif SIMD_AVX2
+    return (vec)_mm256_set_m128(_mm256_cvtpd_ps((__m256d)a.v[1]), _mm256_cvtpd_ps((__m256d)a.v[0]));
+#elif defined(__x86_64__)
+    return (vec)_mm_movelh_ps(_mm_cvtpd_ps((__m128d)a.v[0]), _mm_cvtpd_ps((__m128d)a.v[1]));
+#else
+    return (vec){(real)a.v[0][0], (real)a.v[0][1], (real)a.v[1][0], (real)a.v[1][1]};
+#endif
+}
+
 INLINE void wadd(wsums *sum, vec a)
 {
-    wsums w = FN(wsplit)(a);
+    wsums w = wsplit(a);
     for (int i = 0; i < (IS_F64 ? 1 : 2); i++)
         sum->v[i] += w.v[i];
 }
