@@ -4,6 +4,8 @@ import math
 
 import numpy as np
 import pytest
+from support import seeded
+from table.base import parts
 
 RTOL = 1e-12
 KERNELS = (1, 2, 3, 4, 5, 6, 7)
@@ -68,3 +70,27 @@ def test_windows(size, backend):
             y,
         ) != 0  # fmt: skip
     assert seen >= 4
+
+
+# ---------------------------------------------------------------- the table's operations that are linear in x
+
+LINEAR = {"pad", "grid_sample_2d", *(f"{kind}avg_pool{n}d" for kind in ("", "adaptive_") for n in (1, 2, 3))}
+
+
+def test_the_gradient_to_x(row, backend):
+    """Every call of the row with all its options; what a padding adds of its own is taken off."""
+    rng, seen = seeded("adjoint", row.name), 0
+    for call in row.calls(rng):
+        call = call.cast(np.float64)
+        nothing = call.map(lambda k, v: np.zeros_like(v) if k == "x" else v).on(backend, row.name)
+        if not np.isfinite(nothing).all():
+            continue
+        moved = call.on(backend, row.name) - nothing
+        y = rng.standard_normal(moved.shape)
+        ((gradient, gcall),) = row.gradient_calls(call, (moved,), y)
+        x_grad = parts(gcall.on(backend, gradient.name))[0]
+        seen += check(lambda _, moved=moved: moved, lambda _, grad=x_grad: grad, call.args["x"], y) != 0
+    assert seen >= 5
+
+
+test_the_gradient_to_x.rows = lambda row: row.name in LINEAR
