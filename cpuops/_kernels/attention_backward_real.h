@@ -83,7 +83,7 @@ FUNC void FN(gradient_panel)(real *s, real *dp, ptrdiff_t ld, ptrdiff_t nk, cons
         real *x = s + lane, *y = dp + lane;
         if (plain) {
             for (ptrdiff_t j = 0; j < nk; j++, x += ld, y += ld) {
-                vec e = vexp(vload(x) - z);
+                vec e = FN(weight)(vload(x) - z);
                 vstore(x, e);
                 vstore(y, e * (vload(y) - d));
             }
@@ -92,7 +92,7 @@ FUNC void FN(gradient_panel)(real *s, real *dp, ptrdiff_t ld, ptrdiff_t nk, cons
         for (ptrdiff_t j = 0; j < nk; j++, x += ld, y += ld) {
             vmask hidden;
             vec tanh = vzero();
-            vec e = vexp(FN(score)(vload(x), hide, j, lane, cap, over_cap, &hidden, &tanh) - z);
+            vec e = FN(weight)(FN(score)(vload(x), hide, j, lane, cap, over_cap, &hidden, &tanh) - z);
             vec t = e * (vload(y) - d);
             if (cap != 0 && !bias)
                 t = t * vfnma(tanh, tanh, vset(1));

@@ -78,7 +78,7 @@ FUNC int FN(softmax_panel)(real *s, ptrdiff_t nk, const FN(hiding) *hide, real c
     const vec f0 = vexp(m0 - z0), f1 = vexp(m1 - z1);
     vec l0 = vzero(), l1 = vzero();
     for (ptrdiff_t j = 0; j < nk; j++) {
-        vec a = vexp(vload(s + j * GEMM_NR) - z0), b = vexp(vload(s + j * GEMM_NR + LANES) - z1);
+        vec a = FN(weight)(vload(s + j * GEMM_NR) - z0), b = FN(weight)(vload(s + j * GEMM_NR + LANES) - z1);
         vstore(s + j * GEMM_NR, a);
         vstore(s + j * GEMM_NR + LANES, b);
         l0 = l0 + a, l1 = l1 + b;

@@ -3,6 +3,9 @@
  * Scores are [row][key]: for a score the lanes are features, for the softmax keys, for the output features again. K and V
  * are each read once from memory, and once a row from the cache. */
 
+/* how far ahead of the present element the next ones are asked for: a page, at which the hardware stops */
+#define PREFETCH (4096 / (ptrdiff_t)sizeof(real))
+
 typedef struct {
     real *q; /* [rows][E], times scale */
     real *o; /* [rows][EV] */
@@ -39,6 +42,10 @@ FUNC void FN(scores_of_row)(const real *q, const real *k, ptrdiff_t nk, ptrdiff_
             ptrdiff_t w = 0;
             for (; w + LANES <= e; w += LANES) {
                 vec x = vload(q + w);
+                __builtin_prefetch(k0 + w + PREFETCH);
+                __builtin_prefetch(k1 + w + PREFETCH);
+                __builtin_prefetch(k2 + w + PREFETCH);
+                __builtin_prefetch(k3 + w + PREFETCH);
                 a0 = vfma(vload(k0 + w), x, a0);
                 a1 = vfma(vload(k1 + w), x, a1);
                 a2 = vfma(vload(k2 + w), x, a2);
@@ -84,6 +91,10 @@ FUNC void FN(output_of_row)(const real *w, const real *v, ptrdiff_t nk, ptrdiff_
             const real *x = v + c;
             ptrdiff_t j = 0;
             for (; j + 2 <= nk; j += 2, x += 2 * ev) {
+                for (int i = 0; i < 4; i++) {
+                    __builtin_prefetch(x + i * LANES + PREFETCH);
+                    __builtin_prefetch(x + ev + i * LANES + PREFETCH);
+                }
                 vec p = vset(w[j]), q = vset(w[j + 1]);
                 a0 = vfma(p, vload(x), a0);
                 a1 = vfma(p, vload(x + LANES), a1);
@@ -138,7 +149,7 @@ FUNC real FN(softmax_row)(real *s, ptrdiff_t nk, const real *term, real cap, rea
     top = vmax(vset(vhmax(top)), old);
     const vec z = vsel(veq(top, vset(HIDDEN)), vzero(), top), fade = vexp(old - z);
     for (ptrdiff_t j = 0; j < nk; j += LANES) {
-        vec a = vexp(vload(s + j) - z);
+        vec a = FN(weight)(vload(s + j) - z);
         vstore(s + j, a);
         sum = sum + a;
     }
