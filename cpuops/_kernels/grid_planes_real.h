@@ -14,7 +14,7 @@ typedef struct {
 
 INLINE int FN(far)(const grid_plan *p) { return !IS_F64 && p->height * p->width > INT32_MAX; }
 
-static void FN(plane_tables)(const grid_plan *p, ptrdiff_t image, ptrdiff_t place, ptrdiff_t n, FN(grid_tile) *t)
+static void FN(plane_tables)(const grid_plan *p, ptrdiff_t image, ptrdiff_t place, ptrdiff_t n, int slopes, FN(grid_tile) *t)
 {
     const real *grid = (const real *)p->grid + 2 * (image * p->places + place);
     ptrdiff_t width = p->width, height = p->height;
@@ -32,6 +32,8 @@ static void FN(plane_tables)(const grid_plan *p, ptrdiff_t image, ptrdiff_t plac
                 if (far)
                     t->far_cell[tap][k] = cell;
                 t->weight[tap][k] = t->y.weight[j][k] * t->x.weight[i][k];
+            }
+            for (ptrdiff_t k = 0; slopes && k < n; k++) {
                 t->along_x[tap][k] = t->y.weight[j][k] * t->x.slope[i][k];
                 t->along_y[tap][k] = t->y.slope[j][k] * t->x.weight[i][k];
             }
@@ -43,13 +45,6 @@ static void FN(plane_tables)(const grid_plan *p, ptrdiff_t image, ptrdiff_t plac
 INLINE ptrdiff_t FN(cell_of)(const FN(grid_tile) *t, int far, ptrdiff_t tap, ptrdiff_t k)
 {
     return far ? t->far_cell[tap][k] : (ptrdiff_t)t->cell[tap][k];
-}
-
-INLINE real FN(cell_at)(const real *x, const FN(grid_tile) *t, int far, ptrdiff_t tap, ptrdiff_t k)
-{
-    ptrdiff_t cell = FN(cell_of)(t, far, tap, k);
-    real v = x[cell < 0 ? 0 : cell];
-    return cell < 0 ? 0 : v;
 }
 
 INLINE void FN(plane_sample_of)(const real *x, const FN(grid_tile) *t, ptrdiff_t n, int taps, int far, real *out)
@@ -65,13 +60,31 @@ INLINE void FN(plane_sample_of)(const real *x, const FN(grid_tile) *t, ptrdiff_t
     }
 }
 
+/* the same in vectors, GRID_TILE being whole ones: lanes behind n have the cells of an earlier tile, and are masked off */
+INLINE void FN(plane_sample_vectors)(const real *x, const FN(grid_tile) *t, ptrdiff_t n, int taps, real *out)
+{
+    for (ptrdiff_t k = 0; k < n; k += LANES) {
+        vmask here = vlt(viota(), vset((real)(n - k)));
+        vec sum = vload(t->nothing + k);
+        for (int tap = 0; tap < taps * taps; tap++) {
+            ivec cell = ivload(t->cell[tap] + k);
+            vmask inside = mand(here, mnot(ivlt(cell, ivset(0))));
+            sum += vsel(inside, vload(t->weight[tap] + k) * vgather(x, cell, inside), vzero());
+        }
+        if (n - k >= LANES)
+            vstore(out + k, sum);
+        else
+            vstore_n(out + k, sum, n - k);
+    }
+}
+
 static void FN(plane_sample)(const grid_plan *p, ptrdiff_t unit, void *memory)
 {
     FN(grid_tile) *t = (FN(grid_tile) *)memory;
     ptrdiff_t image = unit / p->parts, from = unit % p->parts * p->part, to = at_most(from + p->part, p->places);
     for (ptrdiff_t place = from; place < to; place += GRID_TILE) {
         ptrdiff_t n = at_most(GRID_TILE, to - place);
-        FN(plane_tables)(p, image, place, n, t);
+        FN(plane_tables)(p, image, place, n, 0, t);
         for (ptrdiff_t plane = image * p->channels; plane < (image + 1) * p->channels; plane++) {
             const real *x = (const real *)p->x + plane * p->height * p->width;
             real *out = (real *)p->out + plane * p->places + place;
@@ -79,7 +92,7 @@ static void FN(plane_sample)(const grid_plan *p, ptrdiff_t unit, void *memory)
                 FN(plane_sample_of)(x, t, n, (int)p->taps, 1, out);
                 continue;
             }
-#define CALL(taps) FN(plane_sample_of)(x, t, n, taps, 0, out)
+#define CALL(taps) FN(plane_sample_vectors)(x, t, n, taps, out)
             BY_TAPS(p->taps, CALL)
 #undef CALL
         }
@@ -95,7 +108,7 @@ static void FN(plane_x_gradient)(const grid_plan *p, ptrdiff_t unit, void *memor
     memset((real *)p->out + (image * p->channels + c) * cells, 0, (size_t)((stop - c) * cells) * sizeof(real));
     for (ptrdiff_t place = 0; place < p->places; place += GRID_TILE) {
         ptrdiff_t n = at_most(GRID_TILE, p->places - place);
-        FN(plane_tables)(p, image, place, n, t);
+        FN(plane_tables)(p, image, place, n, 0, t);
         for (ptrdiff_t plane = image * p->channels + c; plane < image * p->channels + stop; plane++) {
             const real *g = (const real *)p->g + plane * p->places + place;
             real *out = (real *)p->out + plane * cells;
@@ -124,13 +137,34 @@ INLINE void FN(plane_lean_of)(const real *x, FN(grid_tile) *t, const real *g, pt
     }
 }
 
+INLINE void FN(plane_lean_vectors)(const real *x, FN(grid_tile) *t, const real *g, ptrdiff_t n, int taps)
+{
+    for (ptrdiff_t k = 0; k < n; k += LANES) {
+        vmask here = vlt(viota(), vset((real)(n - k)));
+        vec along_x = vload(t->nothing + k), along_y = along_x, slope = n - k >= LANES ? vload(g + k) : vload_n(g + k, n - k);
+        for (int tap = 0; tap < taps * taps; tap++) {
+            ivec cell = ivload(t->cell[tap] + k);
+            vmask inside = mand(here, mnot(ivlt(cell, ivset(0))));
+            vec v = vgather(x, cell, inside);
+            along_x += vsel(inside, vload(t->along_x[tap] + k) * v, vzero());
+            along_y += vsel(inside, vload(t->along_y[tap] + k) * v, vzero());
+        }
+        wsums wg = wsplit(slope), wx = wsplit(along_x), wy = wsplit(along_y);
+        for (int h = 0; h < (IS_F64 ? 1 : 2); h++) {
+            double *in_x = t->sums[0] + k + h * WLANES, *in_y = t->sums[1] + k + h * WLANES;
+            vstore_f64(in_x, vload_f64(in_x) + wg.v[h] * wx.v[h]);
+            vstore_f64(in_y, vload_f64(in_y) + wg.v[h] * wy.v[h]);
+        }
+    }
+}
+
 static void FN(plane_grid_gradient)(const grid_plan *p, ptrdiff_t unit, void *memory)
 {
     FN(grid_tile) *t = (FN(grid_tile) *)memory;
     ptrdiff_t image = unit / p->parts, from = unit % p->parts * p->part, to = at_most(from + p->part, p->places);
     for (ptrdiff_t place = from; place < to; place += GRID_TILE) {
         ptrdiff_t n = at_most(GRID_TILE, to - place);
-        FN(plane_tables)(p, image, place, n, t);
+        FN(plane_tables)(p, image, place, n, 1, t);
         memset(t->sums, 0, sizeof t->sums);
         for (ptrdiff_t plane = image * p->channels; plane < (image + 1) * p->channels; plane++) {
             const real *x = (const real *)p->x + plane * p->height * p->width, *g = (const real *)p->g + plane * p->places + place;
@@ -138,7 +172,7 @@ static void FN(plane_grid_gradient)(const grid_plan *p, ptrdiff_t unit, void *me
                 FN(plane_lean_of)(x, t, g, n, (int)p->taps, 1);
                 continue;
             }
-#define CALL(taps) FN(plane_lean_of)(x, t, g, n, taps, 0)
+#define CALL(taps) FN(plane_lean_vectors)(x, t, g, n, taps)
             BY_TAPS(p->taps, CALL)
 #undef CALL
         }

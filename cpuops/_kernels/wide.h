@@ -10,6 +10,7 @@
  *   vdeal vzip          of two vectors laid end to end: those at even and those at odd places, and back
  *   inum                the integer scalar of ivec: int32_t for float, int64_t for double
  *   ivset ivload ivstore iveq ivlt ivsel    broadcast, unaligned access, equal and less (vmasks), a where the mask, else b
+ *   vgather             p[i] of an ivec i, lane by lane where the mask, else 0: other places are not read
  *
  * wvec is used with + - * / only, never with a fused multiply-add: a tail is then plain C on doubles and has the same
  * bits as the body.
@@ -37,6 +38,7 @@
 #define ivstore FN(ivstore)
 #define iveq FN(iveq)
 #define ivlt FN(ivlt)
+#define vgather FN(vgather)
 #define ivsel FN(ivsel)
 #define vdeal FN(vdeal)
 #define vzip FN(vzip)

@@ -104,6 +104,31 @@ INLINE vmask iveq(ivec a, ivec b) { return (vmask)(a == b); }
 INLINE vmask ivlt(ivec a, ivec b) { return (vmask)(a < b); }
 #endif
 
+#if SIMD_AVX512 && IS_F64
+INLINE vec vgather(const real *p, ivec i, vmask m) { return (vec)_mm512_mask_i64gather_pd(_mm512_setzero_pd(), m, (__m512i)i, p, 8); }
+#elif SIMD_AVX512
+INLINE vec vgather(const real *p, ivec i, vmask m) { return (vec)_mm512_mask_i32gather_ps(_mm512_setzero_ps(), m, (__m512i)i, p, 4); }
+#elif SIMD_AVX2 && IS_F64
+INLINE vec vgather(const real *p, ivec i, vmask m)
+{
+    return (vec)_mm256_mask_i64gather_pd(_mm256_setzero_pd(), p, (__m256i)i, (__m256d)m, 8);
+}
+#elif SIMD_AVX2
+INLINE vec vgather(const real *p, ivec i, vmask m)
+{
+    return (vec)_mm256_mask_i32gather_ps(_mm256_setzero_ps(), p, (__m256i)i, (__m256)m, 4);
+}
+#else
+INLINE vec vgather(const real *p, ivec i, vmask m)
+{
+    vec v = vzero();
+    ivec on = (ivec)m;
+    for (int k = 0; k < LANES; k++)
+        v[k] = on[k] ? p[i[k]] : 0;
+    return v;
+}
+#endif
+
 #define PICK4(b, s) (b), (b) + (s), (b) + 2 * (s), (b) + 3 * (s)
 #define PICK8(b, s) PICK4(b, s), PICK4((b) + 4 * (s), s)
 #define PICK16(b, s) PICK8(b, s), PICK8((b) + 8 * (s), s)
