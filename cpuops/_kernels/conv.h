@@ -16,6 +16,7 @@
  *   outer       weight gradient from the band, output channels in lanes (conv_weight.h)
  *   winograd    3x3 taps, stride 1, many channels: fewer multiplications (conv_winograd.h)
  *   depthwise   one channel a group, channels last (conv_depthwise.h)
+ *   spread      one channel a group, channels first: gradient to x of stride 2, all phases at once (conv_spread.h)
  *   masked      the definition (conv_masked.h). The others multiply padding by 0, which must not make a NaN of an infinity:
  *               when a weight is infinite or NaN and there is padding, or a weight gradient came out so, it runs instead.
  *
@@ -32,6 +33,7 @@
 #include "conv_product.h"
 #include "conv_weight.h"
 #include "conv_winograd.h"
+#include "conv_spread.h"
 
 /* ---- which path; by shape only ---- */
 enum { CONV_DIRECT, CONV_PRODUCT, CONV_LANES, CONV_OUTER, CONV_DEPTHWISE, CONV_WINOGRAD };
@@ -106,6 +108,7 @@ CONV_TASK(conv_depthwise_piece, conv_depthwise, call.f64)
 CONV_TASK(conv_depthwise_sum, conv_depthwise, call.f64)
 CONV_TASK(conv_winograd_share, conv_winograd, call.f64)
 CONV_TASK(conv_winograd_worker, conv_winograd, call.f64)
+CONV_TASK(conv_spread_worker, conv_spread, call.f64)
 CONV_TASK(conv_bias_piece, conv_bias, f64)
 CONV_TASK(conv_bias_sum, conv_bias, f64)
 #endif

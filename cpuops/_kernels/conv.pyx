@@ -49,6 +49,10 @@ cdef extern from "conv.h" nogil:
         size_t scratch_bytes
         Py_ssize_t m, workers, tiles, block, first, next, tasks
         int share_weights, poisoned
+    ctypedef struct conv_spread:
+        size_t scratch_bytes
+        Py_ssize_t workers
+        int poisoned
     ctypedef struct conv_bias:
         int f64
         const void *grad
@@ -92,6 +96,9 @@ cdef extern from "conv.h" nogil:
     void conv_plan_depthwise(const conv_call *call, int of_weights, Py_ssize_t most_bytes, conv_depthwise *d) noexcept
     void conv_plan_winograd(const conv_call *call, Py_ssize_t threads, conv_winograd *d) noexcept
     void conv_winograd_scratch(conv_winograd *d, void *scratch) noexcept
+    bint conv_spread_fits(const conv_job *forward, Py_ssize_t size) noexcept
+    void conv_plan_spread(const conv_call *call, Py_ssize_t threads, conv_spread *d) noexcept
+    void conv_spread_scratch(conv_spread *d, void *scratch) noexcept
     void conv_plan_bias(conv_bias *d) noexcept
 
     # tasks: (context, index)
@@ -108,6 +115,7 @@ cdef extern from "conv.h" nogil:
     void conv_depthwise_sum(void *depthwise, Py_ssize_t tap) noexcept
     void conv_winograd_share(void *winograd, Py_ssize_t i) noexcept
     void conv_winograd_worker(void *winograd, Py_ssize_t i) noexcept
+    void conv_spread_worker(void *spread, Py_ssize_t i) noexcept
     void conv_bias_piece(void *bias, Py_ssize_t piece) noexcept
     void conv_bias_sum(void *bias, Py_ssize_t channel) noexcept
 
@@ -265,6 +273,21 @@ cdef bint outer(conv_call *call, int num_threads, list report) except -1:
     return d.poisoned
 
 
+cdef bint spread(conv_call *call, int num_threads, list report) except -1:
+    """The gradient to x of the forward job in the call; parallel over planes."""
+    cdef conv_spread d
+    cdef Block memory
+    conv_plan_spread(call, num_threads, &d)
+    if report is not None:
+        report.append(("spread", d.workers, d.scratch_bytes))
+        return False
+    memory = scratch(d.scratch_bytes)
+    with nogil:
+        conv_spread_scratch(&d, memory.ptr)
+        each(conv_spread_worker, &d, d.workers, num_threads)
+    return d.poisoned
+
+
 # ---------------------------------------------------------------- one job
 
 
@@ -325,6 +348,10 @@ cdef int run_phases(conv_job *forward, conv_call *call, Py_ssize_t size, int num
     cdef conv_call part = call[0]
     cdef Py_ssize_t[3] t0
     cdef Py_ssize_t w_start, x_start
+    if conv_spread_fits(forward, size):
+        part.job = forward
+        if not spread(&part, num_threads, report):
+            return 0
     for t0[0] in range(conv_phases(forward, 0)):
         for t0[1] in range(conv_phases(forward, 1)):
             for t0[2] in range(conv_phases(forward, 2)):

@@ -269,12 +269,11 @@ FUNC void FN(gemm_plain)(const void *ctx, ptrdiff_t i0, ptrdiff_t ni, ptrdiff_t 
         FN(gemm_pack_run)(p + k0 * x->ks, x->rs, x->ks, ni, nk, panel, width);
         return;
     }
-    for (ptrdiff_t k = k0; k < k0 + nk;) {
-        ptrdiff_t block = k / x->inner, in = k % x->inner, n = x->inner - in;
-        if (n > k0 + nk - k)
-            n = k0 + nk - k;
-        FN(gemm_pack_run)(p + x->table[block] + in * x->ks, x->rs, x->ks, ni, n, panel + (k - k0) * width, width);
-        k += n;
+    /* blocks may be as short as two: a division for each would take as long as its copy */
+    ptrdiff_t block = k0 / x->inner, in = k0 % x->inner, n;
+    for (ptrdiff_t k = 0; k < nk; k += n, block++, in = 0) {
+        n = x->inner - in < nk - k ? x->inner - in : nk - k;
+        FN(gemm_pack_run)(p + x->table[block] + in * x->ks, x->rs, x->ks, ni, n, panel + k * width, width);
     }
 }
 
