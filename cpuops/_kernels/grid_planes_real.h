@@ -149,7 +149,7 @@ INLINE void FN(plane_lean_vectors)(const real *x, FN(grid_tile) *t, const real *
             along_x += vsel(inside, vload(t->along_x[tap] + k) * v, vzero());
             along_y += vsel(inside, vload(t->along_y[tap] + k) * v, vzero());
         }
-        wsums wg = wsplit(slope), wx = wsplit(along_x), wy = wsplit(along_y);
+        wsums wg = FN(wsplit)(slope), wx = FN(wsplit)(along_x), wy = FN(wsplit)(along_y);
         for (int h = 0; h < (IS_F64 ? 1 : 2); h++) {
             double *in_x = t->sums[0] + k + h * WLANES, *in_y = t->sums[1] + k + h * WLANES;
             vstore_f64(in_x, vload_f64(in_x) + wg.v[h] * wx.v[h]);

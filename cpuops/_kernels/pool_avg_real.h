@@ -327,7 +327,7 @@ INLINE void FN(avg_pairs_of)(const FN(avg_rows) *r, ptrdiff_t nd, ptrdiff_t nh, 
                     b = cells > LANES ? vload_n(at + LANES, cells - LANES) : vzero();
                 }
                 vdeal(a, b, &a, &b);
-                wsums wa = wsplit(a), wb = wsplit(b);
+                wsums wa = FN(wsplit)(a), wb = FN(wsplit)(b);
                 for (int k = 0; k < (IS_F64 ? 1 : 2); k++) {
                     even.v[k] = d == 0 && h == 0 ? wa.v[k] : even.v[k] + wa.v[k];
                     odd.v[k] = d == 0 && h == 0 ? wb.v[k] : odd.v[k] + wb.v[k];
@@ -336,9 +336,9 @@ INLINE void FN(avg_pairs_of)(const FN(avg_rows) *r, ptrdiff_t nd, ptrdiff_t nh, 
         for (int k = 0; k < (IS_F64 ? 1 : 2); k++)
             even.v[k] = QUOTIENT(even.v[k] + odd.v[k], wset(scale));
         if (n - i >= LANES)
-            vstore(out + i, wjoin(even));
+            vstore(out + i, FN(wjoin)(even));
         else
-            vstore_n(out + i, wjoin(even), n - i);
+            vstore_n(out + i, FN(wjoin)(even), n - i);
     }
 }
 
@@ -697,10 +697,10 @@ static int FN(back_row_pairs)(const pool_plan *p, const real *g, ptrdiff_t d, pt
     for (ptrdiff_t i = 0; i < held; i += 2 * LANES) {
         ptrdiff_t cells = held - i;
         vec a, b;
-        wsums v = wsplit(cells >= 2 * LANES ? vload(from + i / 2) : vload_n(from + i / 2, (cells + 1) / 2));
+        wsums v = FN(wsplit)(cells >= 2 * LANES ? vload(from + i / 2) : vload_n(from + i / 2, (cells + 1) / 2));
         for (int k = 0; k < (IS_F64 ? 1 : 2); k++)
             v.v[k] = v.v[k] * rows * columns;
-        vzip(wjoin(v), wjoin(v), &a, &b);
+        vzip(FN(wjoin)(v), FN(wjoin)(v), &a, &b);
         if (cells >= 2 * LANES) {
             vstore(out + i, a);
             vstore(out + i + LANES, b);

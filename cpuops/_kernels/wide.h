@@ -5,7 +5,7 @@
  *   wload wstore        WLANES reals read as doubles; doubles rounded to reals and written (both unaligned)
  *   wload_n wstore_n    the same of the first n lanes only (others read as 0)
  *   wset whsum          broadcast, sum across lanes in one fixed order
- *   wsplit wjoin        the lanes of a vec as doubles (a wsums), and such doubles rounded to a vec
+ *   FN(wsplit) FN(wjoin) the lanes of a vec as doubles (a wsums), and such doubles rounded to a vec
  *   wsums wadd wtotal   a running sum of vec in double: its state, a vector added, the total
  *   vdeal vzip          of two vectors laid end to end: those at even and those at odd places, and back
  *   inum                the integer scalar of ivec: int32_t for float, int64_t for double
@@ -27,8 +27,6 @@
 #define wload_n FN(wload_n)
 #define wstore_n FN(wstore_n)
 #define wsums FN(wsums)
-#define wsplit FN(wsplit)
-#define wjoin FN(wjoin)
 #define wadd FN(wadd)
 #define wtotal FN(wtotal)
 #define inum FN(inum)

@@ -49,7 +49,7 @@ INLINE void wstore_n(real *p, wvec a, ptrdiff_t n)
 typedef struct {
     wvec v[IS_F64 ? 1 : 2];
 } wsums;
-INLINE wsums wsplit(vec a)
+INLINE wsums FN(wsplit)(vec a)
 {
 #if IS_F64
     return (wsums){{a}};
@@ -64,7 +64,7 @@ INLINE wsums wsplit(vec a)
 #endif
 }
 
-INLINE vec wjoin(wsums a)
+INLINE vec FN(wjoin)(wsums a)
 {
 #if IS_F64
     return a.v[0];
@@ -82,7 +82,7 @@ INLINE vec wjoin(wsums a)
 
 INLINE void wadd(wsums *sum, vec a)
 {
-    wsums w = wsplit(a);
+    wsums w = FN(wsplit)(a);
     for (int i = 0; i < (IS_F64 ? 1 : 2); i++)
         sum->v[i] += w.v[i];
 }
