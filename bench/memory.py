@@ -24,7 +24,7 @@ IMPORT = "from time import perf_counter_ns as t; a = t(); import {module}; print
 
 def memory(options):
     """Print the tables; write them to --json."""
-    workloads = [w for w in chosen(options.only, cpuops.CpuBackend) if w.family != "step"]
+    workloads = [w for w in chosen(options.only, cpuops.CpuBackend) if w.family not in ("step", "training")]
     calls = [call_in_fresh_process(w.name, threads) for threads in options.threads for w in workloads if not w.into]
     contents = {"schema": "cpuops-bench-memory/1", "imports": imports(), "installed_bytes": installed(), "calls": calls}
     print(tables(contents))

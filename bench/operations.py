@@ -21,14 +21,17 @@ METHODS |= {gradient.name: (row, gradient) for row in ROWS.values() for gradient
 
 
 class Oracle:
-    """The float64 oracle with a backend's manners: its methods, and NamedTuples where a backend returns them."""
+    """The float64 oracle with a backend's manners: its methods, `out=`, and NamedTuples where a backend returns them."""
 
     def __getattr__(self, method):
         function, (row, gradient) = getattr(oracle, method), METHODS[method]
         name = (gradient or row).result
 
-        def call(*operands, **options):
+        def call(*operands, out=None, **options):
             result = function(*operands, **options)
+            if out is not None:
+                out[...] = result
+                return out
             return getattr(results, name)(*result) if name else result
 
         return call

@@ -52,7 +52,7 @@ def table(pattern):
     """The largest-to-mean share of the large workloads for 1 to 128 threads, and which are above the target at 64."""
     rows, above, silent = [], [], set()
     for workload in WORKLOADS.values():
-        if not pattern.search(workload.family) or workload.into or workload.family == "step":
+        if not pattern.search(workload.family) or workload.into or workload.family in ("step", "training"):
             continue
         if not all(hasattr(cpuops.CpuBackend, m) for m in workload.needs):
             continue

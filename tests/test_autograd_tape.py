@@ -527,6 +527,28 @@ def test_no_grad():
     assert autograd.relu(x).requires_grad
 
 
+@pytest.mark.parametrize("recording", [True, False])
+def test_attention_gives_what_its_gradient_takes_only_when_there_is_one(recording):
+    class Counting(cpuops.CpuBackend):
+        called = ()
+
+        def attention(self, *args, **options):
+            self.called += ("attention",)
+            return super().attention(*args, **options)
+
+        def attention_with_logsumexp(self, *args, **options):
+            self.called += ("attention_with_logsumexp",)
+            return super().attention_with_logsumexp(*args, **options)
+
+    backend, q, k, v = Counting(), *(normal(1, 2, 5, 4, seed=i) for i in range(3))
+    with using(backend):
+        plain = autograd.attention(q, k, v).array
+        with autograd.enable_grad() if recording else no_grad():
+            y = autograd.attention(Var(q), k, v)
+    assert backend.called == ("attention", "attention_with_logsumexp" if recording else "attention")
+    assert y.requires_grad == recording and y.array.tobytes() == plain.tobytes()
+
+
 def test_the_backend_is_chosen_and_remembered():
     class Named(cpuops.CpuBackend):
         def __init__(self):

@@ -18,7 +18,7 @@ from bench import __main__, compare, control, instructions, limits, reference, r
 from bench.engine import ENGINES, PEERS
 from bench.errors import BenchError
 from bench.operations import METHODS, ROWS, Oracle
-from bench.workloads import BY_NAME, FAMILIES, WORKLOADS, Cost, chosen, step
+from bench.workloads import BY_NAME, FAMILIES, WORKLOADS, Cost, chosen, step, training
 from cpuops import _kernels
 
 # ---------------------------------------------------------------- statistics
@@ -327,3 +327,41 @@ def test_steps_run_on_the_oracle(workload, tmp_path):
     assert len(results) > 5
     assert reference.Reference(tmp_path / "step.npz").difference(results) is None
     assert small.cost(job, results).flops > 1e4
+
+
+SMALL_TRAININGS = {
+    "mlp": (training.mlp, training.labelled(3, 784)),
+    "lenet": (training.lenet, training.labelled(2, 1, 28, 28)),
+    "resnet-block": (lambda: training.ResidualBlock(4), training.aimed(2, 4, 6, 6)),
+    "transformer-block": (lambda: training.TransformerBlock(8, 2), training.aimed(2, 5, 8)),
+    "lstm": (lambda: training.Recurrent(training.nn.LSTM, 5), training.labelled(4, 3, 5, batch_axis=1)),
+    "gru": (lambda: training.Recurrent(training.nn.GRU, 5), training.labelled(4, 3, 5, batch_axis=1)),
+}
+
+
+@pytest.mark.parametrize("workload", [w for w in WORKLOADS.values() if w.family == "training"], ids=lambda w: w.label)
+def test_trainings_agree_with_the_oracle(workload, tmp_path):
+    """A step on the tape, on kernels and again, is that of the oracle; every method that it calls is named."""
+    make, batch = SMALL_TRAININGS[workload.network]
+    small = replace(workload, make=make, batch=batch)
+    job = small.job(None)
+    reference.make_reference(job, tmp_path / "training.npz")
+    right = reference.Reference(tmp_path / "training.npz")
+    call = small.call(job, cpuops.CpuBackend())
+    for _ in range(2):
+        results = tuple(call())
+        assert len(results) == 1 + len(job.args) - 2 and right.difference(results) is None
+    assert small.cost(job, results).flops > 1e5
+
+
+@pytest.mark.parametrize("workload", [w for w in WORKLOADS.values() if w.family == "training"], ids=lambda w: w.label)
+def test_trainings_of_torch_have_the_same_parameters(workload):
+    torch_training = pytest.importorskip("bench.peers.torch_training", reason="PyTorch is not installed", exc_type=ImportError)
+    make, _ = torch_training.NETWORKS[workload.network]
+    words, theirs = torch_training.NETWORKS[workload.network][1], {n: tuple(p.shape) for n, p in make().named_parameters()}
+    module = make()
+    for name, p in workload.make().named_parameters():
+        their = torch_training.theirs(name, words)
+        shape = p.shape[::-1] if torch_training.turned(module, their) else p.shape
+        assert theirs.pop(their) == shape
+    assert not theirs

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from ..engine import Contestant, Engine
-from . import torch_ops, torch_steps
+from . import torch_ops, torch_steps, torch_training
 
 __all__ = ["TorchPeer"]
 
@@ -26,6 +26,8 @@ class TorchPeer(Engine):
         if method == "step":
             build = torch_steps.STEPS.get(job.workload.network)
             return [Contestant("eager", build(tensors(job)), read)] if build else []
+        if method == "training":
+            return trained(job.workload.network, tensors(job))
         # once for the process: a context manager a call would cost microseconds
         torch.set_grad_enabled(False)
         args = tensors(job)
@@ -57,6 +59,20 @@ def ways(variant, method, args, options):
         variant = f"{variant} autograd".strip()
         call = torch_ops.autograd(method, args, options) if "output_grad" in args else None
     return [Contestant(variant, call, read)] if call else []
+
+
+def trained(network, arrays):
+    """Eager, and compiled where torch can compile here: that takes a C++ compiler and a Python that it knows."""
+    found = []
+    for variant, build in torch_training.steps(network).items():
+        call = build(arrays)
+        if variant == "compiled":
+            try:
+                call()
+            except Exception:  # whatever a compiler that is missing, or too old, leads to
+                continue
+        found.append(Contestant(variant, call, read))
+    return found
 
 
 def into(method, args, options):

@@ -21,6 +21,7 @@ from . import (
     sized,
     small,
     step,
+    training,
     unfold,
 )  # fmt: skip
 from .base import Cost, Job, Workload
@@ -30,7 +31,7 @@ __all__ = ["BY_NAME", "FAMILIES", "SERIES", "WORKLOADS", "Cost", "Job", "Workloa
 MODULES = (
     elementwise, reduce, matmul, conv, conv_transpose, deform, unfold,
     pool, interpolate, pad, grid_sample, norm, attention, ctc,
-    small, step,
+    small, step, training,
 )  # fmt: skip
 WORKLOADS: dict[str, Workload] = {w.name: w for module in MODULES for w in module.WORKLOADS}
 SERIES = sized.SERIES

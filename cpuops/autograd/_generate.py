@@ -119,14 +119,23 @@ def forward_text(rule: Rule) -> str:
         elif not a.keyword:
             lines += [f"    if isinstance({a.name}, Var):", f"        {a.name} = constant({rule.name!r}, {a.name!r}, {a.name})"]
     call = ", ".join(f"{a.name}={a.name}" if a.keyword else a.name for a in rule.arguments)
-    if rule.results:
+    recorded = " or ".join(f"edge_{o} is not None" for o in rule.operands)
+    if rule.first_only:  # what only the gradient takes is not computed for nothing
+        lines += [
+            f"    if settings.recording and ({recorded}):",
+            f"        result = backend.{rule.run}({call})",
+            "        output = result[0]",
+            "    else:",
+            f"        output = backend.{rule.name}({call})",
+        ]
+    elif rule.results:
         lines += [f"    result = backend.{rule.run}({call})", "    output = result[0]"]
     else:
         lines += [f"    output = backend.{rule.run}({call})"]
     lines += [
         "    var = new(Var)",
         "    var.array = output",
-        f"    if settings.recording and ({' or '.join(f'edge_{o} is not None' for o in rule.operands)}):",
+        f"    if settings.recording and ({recorded}):",
         "        node = new(Node)",
         "        node.id = next_id()",
         "        node._backend = backend",
