@@ -14,7 +14,7 @@ PEERS = build/peers
 SOURCES = pyproject.toml setup.py $(wildcard cpuops/*.pyx cpuops/*.pxd cpuops/_kernels/*.pyx cpuops/_kernels/*.pxd cpuops/_kernels/*.h)
 STUBS = $(subst /,.,$(basename $(wildcard cpuops/*.pyi cpuops/_kernels/*.pyi)))
 
-.PHONY: help train test build check lint stubs test-levels test-torch test-wheel bench bench-peers bench-instructions bench-foundation clean
+.PHONY: help train train-text train-ctc test build check lint stubs test-levels test-torch test-wheel bench bench-peers bench-instructions bench-foundation clean
 .DELETE_ON_ERROR:
 
 help:  ## print this
@@ -22,6 +22,12 @@ help:  ## print this
 
 train: $(VENV)/.has-build $(VENV)/.has-train $(VENV)/.has-digits  ## train a network on handwritten digits (TRAIN="--epochs 3" for options)
 	$(BIN)/python examples/train_digits.py $(TRAIN)
+
+train-text: $(VENV)/.has-build $(VENV)/.has-train  ## train a transformer on the standard library's source, then let it write
+	$(BIN)/python examples/train_text.py $(TRAIN)
+
+train-ctc: $(VENV)/.has-build $(VENV)/.has-train $(VENV)/.has-digits  ## train a network to read lines of handwritten digits, by CTC
+	$(BIN)/python examples/train_ctc.py $(TRAIN)
 
 test: $(VENV)/.has-build $(VENV)/.has-test $(VENV)/.has-train  ## run the whole suite (PYTEST="-k conv2d" for options)
 	$(BIN)/pytest $(PYTEST)

@@ -1,4 +1,4 @@
-"""Labelled images for train_digits.py, read from files that installed packages carry; nothing is downloaded here."""
+"""Labelled images for the trainings, read from files that installed packages carry; nothing is downloaded here."""
 
 import gzip
 import os

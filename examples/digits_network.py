@@ -1,4 +1,4 @@
-"""A convolutional network for small images, written with nothing but a backend's own methods.
+"""The network of train_digits.py, written with nothing but a backend's own methods.
 
 Conv, batch_norm, relu, max_pool, all that once more, linear and cross_entropy. There is no automatic differentiation here:
 a layer's backward calls, in reverse, the names that its forward called, with _backward added. `ops` is a backend,
@@ -82,21 +82,6 @@ def loss_and_gradients(ops, params, images, labels):
     block_backward(ops, g, saved1, params, "block1", grads, x_grad=False)
 
     return float(loss), grads, {"block1": saved1[2], "block2": saved2[2]}
-
-
-def predict(ops, params, statistics, images, batch=500):
-    """Class probabilities with the running statistics in place of the batch's: [N, classes]."""
-    chunks = [images[i : i + batch] for i in range(0, len(images), batch)]
-    return np.concatenate([predict_batch(ops, params | statistics, chunk) for chunk in chunks])
-
-
-def predict_batch(ops, p, x):
-    for block in ("block1", "block2"):
-        x = ops.conv2d(x, p[f"{block}.weight"], padding=1)
-        mean, variance = p[f"{block}.mean"], p[f"{block}.variance"]
-        x = ops.batch_norm(x, p[f"{block}.gamma"], p[f"{block}.beta"], mean, variance, EPSILON)
-        x = ops.max_pool2d(ops.relu(x), 2)
-    return ops.softmax(ops.linear(x.reshape(len(x), -1), p["linear.weight"], p["linear.bias"]))
 
 
 # ---- a training step ----

@@ -1,82 +1,66 @@
-"""Train a convolutional network on handwritten digits with nothing but a backend's own methods.
+"""Train a convolutional network on handwritten digits, or on pictures of clothes.
 
     python examples/train_digits.py
     python examples/train_digits.py --data fashion --backend threaded --epochs 3
 
-The network (digits_network.py) is conv, batch_norm, relu, max_pool, all that once more, linear and cross_entropy; SGD
-with momentum trains it. By default the same training runs on CpuBackend and then on ThreadedCpuBackend, and the weights
-must come out equal to the last bit. Weights and a picture of the training go to the output folder.
+The network is conv, batch norm, relu, max pooling, all that once more, and a linear layer; SGD with momentum trains it on randomly shifted
+images. By default the same training runs on CpuBackend and then on ThreadedCpuBackend, and the weights must come out equal to the last bit.
+Weights and a picture of the training go to the output folder. digits_network.py has the same step without automatic differentiation.
 """
-
-import argparse
-import sys
-import tempfile
-import time
-from pathlib import Path
-from typing import NamedTuple
 
 import digits_data
 import numpy as np
-from digits_network import follow, loss_and_gradients, new_parameters, predict, sgd_step
+import training
+from digits_network import CHANNELS, MOMENTUM, WEIGHT_DECAY
 
 import cpuops
-
-try:
-    import digits_plot
-    from tqdm import tqdm
-except ImportError as missing:
-    sys.exit(f"train_digits.py: {missing}; get it with: pip install tqdm matplotlib")
+from cpuops import autograd, io, nn, optim
+from cpuops.data import Batches
 
 LEARNING_RATE = 0.02  # at its highest: it rises over the first tenth of the training, then falls to 0
 SHIFT = 1 / 14  # training images move by up to this part of their side, along each axis
 
 
+# ---- the network ----
+
+
+class Block(nn.Module):
+    """3x3 convolution, batch norm, relu, 2x2 max pooling: [B, Cin, H, W] to [B, Cout, H // 2, W // 2]."""
+
+    def __init__(self, c_in, c_out, generator):
+        self.conv = nn.Conv2d(c_in, c_out, 3, padding=1, bias=False, generator=generator)
+        self.norm = nn.BatchNorm(c_out)
+
+    def forward(self, x):
+        return autograd.max_pool2d(autograd.relu(self.norm(self.conv(x))), 2)
+
+
+class DigitsNet(nn.Module):
+    """Images [B, C, H, W] to logits [B, classes]."""
+
+    def __init__(self, image_shape, classes, generator):
+        c, h, w = image_shape
+        self.block1, self.block2 = Block(c, CHANNELS[0], generator), Block(CHANNELS[0], CHANNELS[1], generator)
+        self.linear = nn.Linear(CHANNELS[1] * (h // 4) * (w // 4), classes, generator=generator)
+
+    def forward(self, images):
+        return self.linear(autograd.flatten(self.block2(self.block1(images)), 1))
+
+
+def loss_of(network, images, labels):
+    return autograd.cross_entropy(network(images), labels)
+
+
+def predict(network, images, batch=500):
+    """Class probabilities: [N, classes]."""
+    chunks = [images[i : i + batch] for i in range(0, len(images), batch)]
+    return np.concatenate([autograd.softmax(network(chunk)).array for chunk in chunks])
+
+
 # ---- training ----
 
 
-class Run(NamedTuple):
-    """What one backend's training leaves behind; the seconds are those of the training steps, without evaluation."""
-
-    name: str
-    threads: int
-    weights: dict  # parameters and running statistics
-    losses: list  # one a step
-    accuracies: list  # one an epoch, on the held-out images
-    probabilities: np.ndarray
-    images: int
-    seconds: float
-
-
-def train(ops, data, epochs, batch, seed):
-    """Train a new network; its first weights and all that is random afterwards follow from the seed alone."""
-    rng = np.random.default_rng(seed)
-    params, statistics = new_parameters(rng, data.train_images.shape[1:], len(data.classes))
-    velocity = {name: np.zeros_like(value) for name, value in params.items()}
-    steps = len(data.train_images) // batch  # an epoch; the images of an unfinished batch wait for the next one
-    losses, accuracies, seconds = [], [], 0.0
-
-    seldom = 0.1 if sys.stderr.isatty() else 10  # seconds between two lines of the bar; a log wants few
-    with tqdm(total=epochs * steps * batch, desc=type(ops).__name__, unit=" images", mininterval=seldom) as bar:
-        for _ in range(epochs):
-            for chosen in rng.permutation(len(data.train_images))[: steps * batch].reshape(steps, batch):
-                start = time.perf_counter()
-                images = shifted(data.train_images[chosen], rng)
-                loss, grads, norms = loss_and_gradients(ops, params, images, data.train_labels[chosen])
-                sgd_step(params, grads, velocity, learning_rate((len(losses) + 0.5) / (epochs * steps)))
-                follow(statistics, norms)
-                seconds += time.perf_counter() - start
-                losses.append(loss)
-                bar.update(batch)
-                bar.set_postfix(progress(losses, accuracies), refresh=False)
-            probabilities = predict(ops, params, statistics, data.test_images)
-            accuracies.append(float((probabilities.argmax(axis=1) == data.test_labels).mean()))
-            bar.set_postfix(progress(losses, accuracies))
-    return Run(
-        type(ops).__name__, ops.num_threads, params | statistics, losses, accuracies, probabilities, len(losses) * batch, seconds
-    )
-
-
-def shifted(images, rng):
+def shifted(rng, images, labels):
     """Move every image by a random number of whole pixels down and right; what comes in repeats the edge."""
 
     def moved(length):
@@ -85,16 +69,34 @@ def shifted(images, rng):
 
     rows, columns = moved(images.shape[2]), moved(images.shape[3])
     each = np.arange(len(images))[:, np.newaxis, np.newaxis]
-    return images[each, 0, rows[:, :, np.newaxis], columns[:, np.newaxis, :]][:, np.newaxis]
+    return images[each, 0, rows[:, :, np.newaxis], columns[:, np.newaxis, :]][:, np.newaxis], labels
 
 
-def learning_rate(done):
-    """The rate when that part of the training (0 to 1) is done."""
-    return np.float32(LEARNING_RATE * min(done / 0.1, (1 - done) / 0.9))
+def new_run(ops, data, checkpoint, epochs, batch, seed):
+    """A new network and what trains it; all that is random follows from the seed alone."""
+    network = DigitsNet(data.train_images.shape[1:], len(data.classes), np.random.default_rng(seed))
+    weights = [p for name, p in network.named_parameters() if name.endswith("weight")]
+    others = [p for name, p in network.named_parameters() if not name.endswith("weight")]
+    # the images of an unfinished batch wait for the next epoch
+    batches = Batches(data.train_images, data.train_labels, batch_size=batch, drop_last=True, transform=shifted, seed=seed)
+    steps = epochs * len(batches)
+    return training.Run(
+        ops, checkpoint, network,
+        optim.SGD(
+            [{"parameters": weights, "weight_decay": WEIGHT_DECAY}, {"parameters": others}],
+            lr=LEARNING_RATE, momentum=MOMENTUM, backend=ops,
+        ),
+        batches, optim.schedules.linear(steps, warmup=steps // 10),
+        steps=steps, every=len(batches),
+        settings={"epochs": epochs, "batch": batch, "seed": seed, "data": training.checksum(data.train_images)},
+    )  # fmt: skip
 
 
-def progress(losses, accuracies):
-    return {"loss": f"{np.mean(losses[-20:]):.3f}", "accuracy": f"{accuracies[-1]:.1%}" if accuracies else "-"}
+def train(run, data):
+    run.train(
+        loss_of, lambda network: (predict(network, data.test_images).argmax(axis=1) == data.test_labels).mean(),
+        title=type(run.ops).__name__, unit="images", figure="accuracy", show=lambda accuracy: f"{accuracy:.1%}",
+    )  # fmt: skip
 
 
 # ---- the command ----
@@ -102,47 +104,45 @@ def progress(losses, accuracies):
 
 def main(arguments=None):
     parser, options = parse(arguments)
-    try:
-        options.out.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=options.out):
-            pass
-    except OSError as problem:
-        parser.error(f"argument --out: cannot write to {options.out}: {problem.strerror}")
+    training.check_out(parser, options.out)
     try:
         data = digits_data.load(options.data, options.out / "cache")
     except digits_data.DataError as problem:
         parser.error(f"argument --data: {problem}")
     if options.batch > len(data.train_images):
         parser.error(f"argument --batch: {options.batch} is more than the {len(data.train_images)} training images")
-    try:
-        backends = new_backends(options.backend, options.threads)
-    except cpuops.ArgumentError as problem:
-        parser.error(f"argument --threads: {problem}")
+    backends = [cpuops.CpuBackend()] if options.backend in ("cpu", "both") else []
+    if options.backend in ("threaded", "both"):
+        backends.append(training.threaded_backend(parser, options.threads))
+    runs = new_runs(backends, data, options)
+    training.begin(parser, runs, resume=options.resume)
 
     print(
         f"{data.title}: {len(data.train_images)} to train on, {len(data.test_images)} held out; "
         f"{options.epochs} epochs in batches of {options.batch}"
     )
-    runs = [train(ops, data, options.epochs, options.batch, options.seed) for ops in backends]
+    for run in runs:
+        train(run, data)
     print_table(runs)
     check_bit_identical(runs)
 
+    last = runs[-1]
     weights, picture = options.out / f"{options.data}_weights.npz", options.out / f"{options.data}_training.png"
-    np.savez(weights, **runs[-1].weights)
-    digits_plot.draw(picture, data, runs[-1])
+    io.save(weights, last.network.state_dict())
+    last.network.eval()
+    with autograd.using(last.ops), autograd.no_grad():
+        probabilities = predict(last.network, data.test_images)
+    threads = "1 thread" if last.ops.num_threads == 1 else f"{last.ops.num_threads} threads"
+    training.draw(
+        picture, last, lambda figure: draw_misread(figure, data, probabilities),
+        title=f"{type(last.ops).__name__}, {threads}: {images_per_second(last):,.0f} images a second",
+        label="held-out accuracy", percent=True, axis=("epoch", last.every),
+    )  # fmt: skip
     print(f"weights: {weights}\npicture: {picture}")
 
 
 def parse(arguments):
-    def whole(low):
-        def convert(text):
-            if not text.strip().isdecimal() or int(text) < low:
-                raise argparse.ArgumentTypeError(f"{text!r} is not a whole number >= {low}")
-            return int(text)
-
-        return convert
-
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = training.new_parser(__doc__, length="epochs", default=10, batch=50, unit="images")
     parser.add_argument(
         "--data",
         choices=digits_data.SOURCES,
@@ -150,45 +150,66 @@ def parse(arguments):
         help="mnist: 5,000 digits; fashion: 70,000 images of clothes; digits: 1,797 digits of 8x8 pixels",
     )
     parser.add_argument("--backend", choices=("cpu", "threaded", "both"), default="both")
-    parser.add_argument("--threads", type=whole(1), help="of the threaded backend; default: the CPUs that may be used")
-    parser.add_argument("--epochs", type=whole(1), default=10, help="passes over the training images (%(default)s)")
-    parser.add_argument("--batch", type=whole(1), default=50, help="images a training step (%(default)s)")
-    parser.add_argument("--seed", type=whole(0), default=0, help="of weights, order and shifts (%(default)s)")
-    parser.add_argument("--out", type=Path, default=Path("out"), help="folder for weights and picture (%(default)s)")
     options = parser.parse_args(arguments)
     if options.threads and options.backend == "cpu":
         parser.error("argument --threads: the cpu backend has one thread; use --backend threaded or both")
     return parser, options
 
 
-def new_backends(names, threads):
-    backends = []
-    if names in ("cpu", "both"):
-        backends.append(cpuops.CpuBackend())
-    if names in ("threaded", "both"):
-        backends.append(cpuops.ThreadedCpuBackend(threads))
-    return backends
+def new_runs(backends, data, options):
+    """One run a backend, each with a checkpoint of its own."""
+
+    def checkpoint(ops):
+        return options.out / f"{options.data}_{type(ops).__name__}_checkpoint.npz"
+
+    return [new_run(ops, data, checkpoint(ops), options.epochs, options.batch, options.seed) for ops in backends]
+
+
+def images_per_second(run):
+    return len(run.losses) * run.batches.batch_size / run.seconds
 
 
 def print_table(runs):
     print(f"\n{'backend':<20}{'threads':>8}{'images/s':>10}{'seconds':>9}{'held-out accuracy':>19}")
     for run in runs:
-        print(f"{run.name:<20}{run.threads:>8}{run.images / run.seconds:>10,.0f}{run.seconds:>9.1f}{run.accuracies[-1]:>19.1%}")
+        name, rate = type(run.ops).__name__, images_per_second(run)
+        print(f"{name:<20}{run.ops.num_threads:>8}{rate:>10,.0f}{run.seconds:>9.1f}{run.figures[-1]:>19.1%}")
 
 
 def check_bit_identical(runs):
     """Raise AssertionError unless every run ended with the same bits in every weight."""
-    first, *others = runs
-    for other in others:
-        differing = [name for name, value in first.weights.items() if value.tobytes() != other.weights[name].tobytes()]
+    (name, expected), *others = [(type(run.ops).__name__, run.network.state_dict()) for run in runs]
+    for other, state in others:
+        differing = [key for key, value in expected.items() if value.tobytes() != state[key].tobytes()]
         if differing:
-            raise AssertionError(f"{first.name} and {other.name} ended with different bits in {', '.join(differing)}")
-        count = sum(value.size for value in first.weights.values())
-        print(f"\nAll {count:,} weights of {first.name} and {other.name} are bit-identical.")
+            raise AssertionError(f"{name} and {other} ended with different bits in {', '.join(differing)}")
+        count = sum(value.size for value in expected.values())
+        print(f"\nAll {count:,} weights of {name} and {other} are bit-identical.")
+
+
+# ---- the picture ----
+
+COLUMNS, MOST_ROWS = 7, 4
+
+
+def draw_misread(figure, data, probabilities):
+    """Every cell: what the network read and how sure it was, the image, what it is; the surest mistakes first."""
+    read = probabilities.argmax(axis=1)
+    wrong = np.flatnonzero(read != data.test_labels)
+    shown = wrong[np.argsort(-probabilities[wrong, read[wrong]], kind="stable")][: COLUMNS * MOST_ROWS]
+    which = f"the {len(shown)} surest mistakes" if len(shown) < len(wrong) else "surest first"
+    figure.suptitle(f"{len(wrong)} of {len(read):,} held-out images misread, {which}")
+
+    grid = figure.subplots(max(3, -(-len(shown) // COLUMNS)), COLUMNS)
+    for axes in grid.flat:
+        axes.set_axis_off()
+        axes.set_anchor("N")
+    for axes, i in zip(grid.flat, shown, strict=False):
+        axes.imshow(data.test_images[i, 0], cmap="gray_r")
+        axes.set_title(f"read {data.classes[read[i]]}, {probabilities[i, read[i]]:.0%}", color=training.ORANGE, fontsize=9)
+        label = f"is {data.classes[data.test_labels[i]]}"
+        axes.text(0.5, -0.03, label, transform=axes.transAxes, ha="center", va="top", color=training.GREY, fontsize=9)
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except KeyboardInterrupt:
-        sys.exit("\ninterrupted")
+    training.command(main)

@@ -240,6 +240,20 @@ def test_clip_grad_norm(dtype, rng):
     np.testing.assert_allclose(variables[-1].grad, gradients[-1] * (0.5 / want), rtol=1e-5)
 
 
+def test_clip_grad_norm_runs_on_the_backend(rng):
+    class Noting(cpuops.CpuBackend):
+        def _run(self, name, *arguments):
+            noted.append(name)
+            super()._run(name, *arguments)
+
+    noted = []
+    v = Var(np.zeros(9))
+    v.grad = np.full(9, 2.0)
+    assert optim.clip_grad_norm([v], 3.0, backend=Noting()) == pytest.approx(6.0)
+    assert noted[0] == "optim.square_sum" and len(noted) == 2, "the squares, and the gradient's product"
+    np.testing.assert_allclose(v.grad, 1.0)
+
+
 def test_clip_grad_norm_beyond_float32():
     v = Var(np.zeros(4, np.float32))
     v.grad = np.full(4, 1e25, np.float32)

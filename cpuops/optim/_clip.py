@@ -31,7 +31,7 @@ def _square_sum(ops: Any, g: Array) -> float:
     return math.fsum(sums)
 
 
-def clip_grad_norm(parameters: Iterable[Var], max_norm: float) -> float:
+def clip_grad_norm(parameters: Iterable[Var], max_norm: float, *, backend: Any = None) -> float:
     """Scale all gradients so that together their Euclidean norm is at most `max_norm`.
 
     Parameters
@@ -40,6 +40,8 @@ def clip_grad_norm(parameters: Iterable[Var], max_norm: float) -> float:
         Those without a gradient are passed over.
     max_norm : float
         Above 0.
+    backend : CpuBackend, optional
+        Where it runs; None is the tape's default.
 
     Returns
     -------
@@ -56,7 +58,7 @@ def clip_grad_norm(parameters: Iterable[Var], max_norm: float) -> float:
     Squares are summed in double. Pascanu et al. 2013.
     """
     max_norm = _check.number("clip_grad_norm", "max_norm", max_norm, low=0, strict=True, finite=False)
-    ops, found = default_backend(), _gradients(parameters)
+    ops, found = default_backend() if backend is None else backend, _gradients(parameters)
     norm = math.sqrt(math.fsum(_square_sum(ops, g) for _, g in found))
     if max_norm < norm < math.inf:
         for p, g in found:
