@@ -8,6 +8,7 @@ import pytest
 import cpuops
 from cpuops import optim
 from cpuops.autograd import Var
+from cpuops.errors import ArgumentError, DTypeError, ShapeError
 
 # five steps, each some roundings; a parameter is of the order of 1
 TOLERANCE = {"float32": {"rtol": 2e-5, "atol": 2e-6}, "float64": {"rtol": 1e-12, "atol": 1e-13}}
@@ -193,6 +194,54 @@ def test_wrong_parameters():
     for parameters in ([], [np.zeros(3)], [v, v], [v + v], [{"parameters": [v], "speed": 1.0}], [Var(np.zeros((3, 3)).T[1:])]):
         with pytest.raises(cpuops.errors.ArgumentError, match=r"^SGD: parameters"):
             optim.SGD(parameters, lr=0.1)
+
+
+def test_one_call_takes_all_parameters_alike(rng):
+    """Of one dtype and as many steps old; a parameter whose first gradient comes late is corrected by its own count."""
+    called = []
+
+    class Counting(cpuops.CpuBackend):
+        def _run(self, name, dtype, cost_ns, *args):
+            called.append((name, dtype.name, len(args[0])))
+            return super()._run(name, dtype, cost_ns, *args)
+
+    variables = [Var(rng.standard_normal(n).astype(t)) for n, t in ((3, "f4"), (5, "f8"), (40_000, "f4"), (7, "f4"))]
+    starts, late = [v.array.astype(float) for v in variables], variables[3]
+    optimizer = optim.Adam(variables, backend=Counting())
+    gradients = [[rng.standard_normal(v.size).astype(v.dtype) for v in variables] for _ in range(3)]
+    for t, step in enumerate(gradients):
+        for v, g in zip(variables, step, strict=True):
+            v.grad = g if v is not late or t else None
+        optimizer.step()
+    first, then = [("optim.adam", "float32", 2), ("optim.adam", "float64", 1)], [("optim.adam", "float32", 1)]
+    assert [sorted(called[i : i + n]) for i, n in ((0, 2), (2, 3), (5, 3))] == [first, sorted(first + then), sorted(first + then)]
+    for i, v in enumerate(variables):
+        want = adam(starts[i], [step[i].astype(float) for step in gradients[(v is late) :]])
+        np.testing.assert_allclose(v.array, want, **TOLERANCE["float32"])
+
+
+def test_exchanged_arrays_are_checked_again(rng):
+    def step(array, grad):
+        v = Var(np.ones(3, np.float32))
+        optimizer = optim.SGD([v], 0.1)
+        v.grad = np.ones(3, np.float32)
+        v.array, v._edge.grad = array, grad
+        optimizer.step()
+        return v.array
+
+    f4 = np.float32
+    frozen = np.ones(3, f4)
+    frozen.flags.writeable = False
+    for array, grad, error, what in (
+        (np.ones((3, 2), f4)[:, 0], np.ones(3, f4), ArgumentError, "parameters"),
+        (frozen, np.ones(3, f4), ArgumentError, "parameters"),
+        (np.ones(4, f4), np.ones(3, f4), ShapeError, "grad"),
+        (np.ones(3), np.ones(3, f4), DTypeError, "grad"),
+    ):
+        with pytest.raises(error, match=f"step.*{what}"):
+            step(array, grad)
+    assert np.array_equal(step(np.ones(3, f4), np.ones((3, 2), f4)[:, 1]), np.full(3, f4(1) - f4(0.1)))
+    assert step(np.ones(0, f4), np.ones(0, f4)).size == 0
 
 
 def test_an_option_that_went_wrong_changes_nothing():

@@ -1,9 +1,13 @@
-"""Optimizer steps; formulas: optim_real.h. Parallel over blocks of cells; each cell is written by one thread, from its own state."""
+"""Optimizer steps of many parameters in one call; formulas: optim_real.h.
+
+Parallel over blocks of cells of all parameters; each cell is written by one thread, from its own state.
+"""
 cimport numpy as cnp
 from cython.parallel cimport prange
 
 from cpuops._kernels.blocks cimport block_count, block_end, block_start
 from cpuops._kernels.types cimport data, real
+from cpuops._memory cimport Block, scratch
 
 cdef extern from "optim.h" nogil:
     ctypedef struct optim_step:
@@ -27,83 +31,88 @@ cdef enum Kind:
     SGD, ADAM, RMSPROP
 
 
-cdef inline void block(Kind kind, const optim_step *s, real *p, const real *g, real *a, real *b, real *c, Py_ssize_t i,
-                       Py_ssize_t n) noexcept nogil:
-    cdef Py_ssize_t lo = block_start(i, BLOCK), count = block_end(i, BLOCK, n) - lo
-    cdef real *al = a + lo if a is not NULL else NULL
-    cdef real *bl = b + lo if b is not NULL else NULL
-    cdef real *cl = c + lo if c is not NULL else NULL
+# a block of one parameter, and the same cells of its state (NULL where there is none)
+cdef struct Piece:
+    void *p
+    const void *g
+    void *a
+    void *b
+    void *c
+    Py_ssize_t n
+
+
+cdef inline void step(real tag, Kind kind, const optim_step *s, const Piece *t) noexcept nogil:
     if real is float:
         if kind == SGD:
-            sgd_f32(s, p + lo, g + lo, al, bl, cl, count)
+            sgd_f32(s, <float *> t.p, <const float *> t.g, <float *> t.a, <float *> t.b, <float *> t.c, t.n)
         elif kind == ADAM:
-            adam_f32(s, p + lo, g + lo, al, bl, cl, count)
+            adam_f32(s, <float *> t.p, <const float *> t.g, <float *> t.a, <float *> t.b, <float *> t.c, t.n)
         else:
-            rmsprop_f32(s, p + lo, g + lo, al, bl, cl, count)
+            rmsprop_f32(s, <float *> t.p, <const float *> t.g, <float *> t.a, <float *> t.b, <float *> t.c, t.n)
     else:
         if kind == SGD:
-            sgd_f64(s, p + lo, g + lo, al, bl, cl, count)
+            sgd_f64(s, <double *> t.p, <const double *> t.g, <double *> t.a, <double *> t.b, <double *> t.c, t.n)
         elif kind == ADAM:
-            adam_f64(s, p + lo, g + lo, al, bl, cl, count)
+            adam_f64(s, <double *> t.p, <const double *> t.g, <double *> t.a, <double *> t.b, <double *> t.c, t.n)
         else:
-            rmsprop_f64(s, p + lo, g + lo, al, bl, cl, count)
+            rmsprop_f64(s, <double *> t.p, <const double *> t.g, <double *> t.a, <double *> t.b, <double *> t.c, t.n)
 
 
-cdef void run(Kind kind, const optim_step *s, real *p, const real *g, real *a, real *b, real *c, Py_ssize_t n,
-              int num_threads) noexcept nogil:
-    cdef Py_ssize_t i, blocks = block_count(n, BLOCK)
-    if num_threads <= 1:
-        for i in range(blocks):
-            block(kind, s, p, g, a, b, c, i, n)
-    else:
-        for i in prange(blocks, schedule='dynamic', num_threads=num_threads):
-            block(kind, s, p, g, a, b, c, i, n)
+cdef inline void *cells(list arrays, Py_ssize_t k, Py_ssize_t offset):
+    """Where the cells of an array begin that lie `offset` bytes behind its first; NULL without arrays."""
+    return NULL if arrays is None else <char *> data(<cnp.ndarray> arrays[k]) + offset
 
 
-cdef inline void *cells(array):
-    """Where an optional state's cells are."""
-    return NULL if array is None else data(<cnp.ndarray> array)
+cdef void run(real tag, Kind kind, const optim_step *s, list p, list g, list a, list b, list c, int num_threads):
+    cdef Py_ssize_t i, k, n, offset, pieces = 0
+    cdef Block table
+    cdef Piece *t
+    for k in range(len(p)):
+        pieces += block_count(cnp.PyArray_SIZE(<cnp.ndarray> p[k]), BLOCK)
+    table = scratch(pieces * sizeof(Piece))
+    t = <Piece *> table.ptr
+    for k in range(len(p)):
+        n = cnp.PyArray_SIZE(<cnp.ndarray> p[k])
+        for i in range(block_count(n, BLOCK)):
+            offset = block_start(i, BLOCK) * sizeof(real)
+            t.p, t.g, t.a, t.b, t.c = (
+                cells(p, k, offset), cells(g, k, offset), cells(a, k, offset), cells(b, k, offset), cells(c, k, offset)
+            )
+            t.n = block_end(i, BLOCK, n) - block_start(i, BLOCK)
+            t += 1
+    t = <Piece *> table.ptr
+    with nogil:
+        if num_threads <= 1:
+            for i in range(pieces):
+                step(tag, kind, s, t + i)
+        else:
+            for i in prange(pieces, schedule='dynamic', num_threads=num_threads):
+                step(tag, kind, s, t + i)
 
 
-def sgd(real tag, cnp.ndarray p, cnp.ndarray g, a, Py_ssize_t n, double lr, double weight_decay, double momentum,
-        double dampening, int nesterov, int first, int num_threads):
-    """INOUT p[n] and momentum a[n] (None where momentum is 0) by one step along IN g[n]."""
+def sgd(real tag, list p, list g, list a, double lr, double weight_decay, double momentum, double dampening, int nesterov,
+        int first, int num_threads):
+    """INOUT the parameters p and momenta a (None where momentum is 0) by one step along IN g: lists of arrays alike."""
     cdef optim_step s
     s.lr, s.weight_decay, s.momentum, s.dampening, s.nesterov, s.first = lr, weight_decay, momentum, dampening, nesterov, first
-    cdef real *pp = <real *> data(p)
-    cdef const real *gp = <const real *> data(g)
-    cdef real *ap = <real *> cells(a)
-    with nogil:
-        run(SGD, &s, pp, gp, ap, <real *> NULL, <real *> NULL, n, num_threads)
+    run(tag, SGD, &s, p, g, a, None, None, num_threads)
 
 
-def adam(real tag, cnp.ndarray p, cnp.ndarray g, cnp.ndarray a, cnp.ndarray b, c, Py_ssize_t n, double lr, double weight_decay,
-         double beta1, double beta2, double epsilon, double correction1, double root_correction2, int decoupled, int num_threads):
-    """INOUT p[n], moments a[n] and b[n], and the largest second moment c[n] (None: not amsgrad) by one step along IN g[n]."""
+def adam(real tag, list p, list g, list a, list b, list c, double lr, double weight_decay, double beta1, double beta2,
+         double epsilon, double correction1, double root_correction2, int decoupled, int num_threads):
+    """INOUT the parameters p, moments a and b, and the largest second moments c (None: not amsgrad) by one step along IN g."""
     cdef optim_step s
     s.lr, s.weight_decay, s.beta1, s.beta2, s.epsilon = lr, weight_decay, beta1, beta2, epsilon
     s.correction1, s.root_correction2, s.decoupled, s.amsgrad = correction1, root_correction2, decoupled, c is not None
-    cdef real *pp = <real *> data(p)
-    cdef const real *gp = <const real *> data(g)
-    cdef real *ap = <real *> data(a)
-    cdef real *bp = <real *> data(b)
-    cdef real *cp = <real *> cells(c)
-    with nogil:
-        run(ADAM, &s, pp, gp, ap, bp, cp, n, num_threads)
+    run(tag, ADAM, &s, p, g, a, b, c, num_threads)
 
 
-def rmsprop(real tag, cnp.ndarray p, cnp.ndarray g, cnp.ndarray a, b, c, Py_ssize_t n, double lr, double weight_decay,
-            double alpha, double momentum, double epsilon, int num_threads):
-    """INOUT p[n], mean square a[n], momentum b[n] and mean c[n] (None: no momentum, not centered) by one step along IN g[n]."""
+def rmsprop(real tag, list p, list g, list a, list b, list c, double lr, double weight_decay, double alpha, double momentum,
+            double epsilon, int num_threads):
+    """INOUT the parameters p, mean squares a, momenta b and means c (None: no momentum, not centered) by one step along IN g."""
     cdef optim_step s
     s.lr, s.weight_decay, s.beta2, s.momentum, s.epsilon, s.centered = lr, weight_decay, alpha, momentum, epsilon, c is not None
-    cdef real *pp = <real *> data(p)
-    cdef const real *gp = <const real *> data(g)
-    cdef real *ap = <real *> data(a)
-    cdef real *bp = <real *> cells(b)
-    cdef real *cp = <real *> cells(c)
-    with nogil:
-        run(RMSPROP, &s, pp, gp, ap, bp, cp, n, num_threads)
+    run(tag, RMSPROP, &s, p, g, a, b, c, num_threads)
 
 
 cdef inline double block_square_sum(const real *x, Py_ssize_t i, Py_ssize_t n) noexcept nogil:

@@ -7,10 +7,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 from .. import _check
-from .._types import Array
 from ..autograd import Var
 from ..errors import ArgumentError, message, shown
-from ._optimizer import STEPS, Optimizer
+from ._optimizer import Alike, Optimizer
 
 __all__ = ["Adam", "AdamW"]
 
@@ -61,14 +60,13 @@ class Adam(Optimizer):
             self._number({"betas": beta}, "betas", below=1.0)
         _check.flag(self._op, "amsgrad", group["amsgrad"])
 
-    def _step(self, group: dict[str, Any], p: Array, g: Array, state: dict[str, Any], lr: float) -> None:
-        (beta1, beta2), t = group["betas"], state[STEPS]
-        first, second, largest = (
-            self._slot(state, name, p, wanted) for name, wanted in zip(self.SLOTS, (True, True, group["amsgrad"]), strict=True)
-        )
+    def _step(self, group: dict[str, Any], alike: Alike, step: int, lr: float) -> None:
+        beta1, beta2 = group["betas"]
+        wanted = (True, True, group["amsgrad"])
+        first, second, largest = (self._slots(alike, name, w) for name, w in zip(self.SLOTS, wanted, strict=True))
         self._run(
-            "adam", p, g, first, second, largest, p.size, lr, group["weight_decay"], beta1, beta2, group["epsilon"],
-            1 - beta1**t, math.sqrt(1 - beta2**t), self.DECOUPLED, arrays=7,
+            "adam", alike, first, second, largest, lr, group["weight_decay"], beta1, beta2, group["epsilon"],
+            1 - beta1**step, math.sqrt(1 - beta2**step), self.DECOUPLED, arrays=7,
         )  # fmt: skip
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from .. import _alloc, _check, _threads
+from .. import _alloc, _check, _operand, _threads
+from .._operand import ready_alike
 from .._types import Array, Operand
 from ..autograd import Var
 from ..autograd._context import default_backend
@@ -18,8 +19,27 @@ __all__ = ["Optimizer"]
 STEPS = "steps"  # the state's entry that counts the steps of a parameter
 
 
+class Alike(NamedTuple):
+    """Parameters of one dtype that have made equally many steps, their gradients and their states."""
+
+    parameters: list[Array]
+    grads: list[Array]
+    states: list[dict[str, Any]]
+
+
+def _fitting(array: Array, g: Array) -> tuple[Array, Array]:
+    """A parameter and its gradient as a kernel takes them, or why not: either may have been exchanged since it was checked."""
+    if not (_operand.ready(array) and array.flags.writeable):
+        raise ArgumentError(message("step", "parameters", "an array of another kind", "writable C-contiguous floating arrays"))
+    g = _check.floating("step", "grad", g)
+    _check.shape("step", "grad", g, array.shape)
+    if g.dtype != array.dtype:
+        raise DTypeError(message("step", "grad", f"of dtype {g.dtype}", f"its parameter's {array.dtype}"))
+    return array, g
+
+
 class Optimizer:
-    """What all optimizers do; a subclass has its options' checks, the names of its state, and the step of one parameter.
+    """What all optimizers do; a subclass has its options' checks, the names of its state, and the step of parameters alike.
 
     Parameters
     ----------
@@ -84,8 +104,8 @@ class Optimizer:
         """Refuse wrong options."""
         raise NotImplementedError
 
-    def _step(self, group: dict[str, Any], p: Array, g: Array, state: dict[str, Any], lr: float) -> None:
-        """Update one parameter and its state; `state[STEPS]` is the number of this step, from 1."""
+    def _step(self, group: dict[str, Any], alike: Alike, step: int, lr: float) -> None:
+        """Update parameters and their state; `step` is the number of this step, from 1."""
         raise NotImplementedError
 
     @property
@@ -111,24 +131,44 @@ class Optimizer:
         for group in self.groups:
             self._check(group)
         for group in self.groups:
+            # of one dtype, and as many steps old: one call of a kernel, whatever their number
+            together: dict[tuple[str, int], Alike] = {}
             for p in group["parameters"]:
-                if p.requires_grad and p.grad is not None:
-                    state = self._state.setdefault(id(p), {STEPS: 0})
-                    state[STEPS] += 1
-                    self._step(group, p.array, _check.floating("step", "grad", p.grad), state, group["lr"] * scale)
+                g = p.grad
+                if g is None:
+                    continue
+                array = p.array
+                if not (ready_alike(array, g) and array.flags.writeable):
+                    array, g = _fitting(array, g)
+                state = self._state.get(id(p))
+                if state is None:
+                    state = self._state[id(p)] = {STEPS: 0}
+                key = array.dtype.char, state[STEPS]
+                alike = together.get(key)
+                if alike is None:
+                    alike = together[key] = Alike([], [], [])
+                alike.parameters.append(array)
+                alike.grads.append(g)
+                alike.states.append(state)
+            for (_, steps), alike in together.items():
+                self._step(group, alike, steps + 1, group["lr"] * scale)
+                for state in alike.states:
+                    state[STEPS] = steps + 1
 
-    def _slot(self, state: dict[str, Any], name: str, like: Array, wanted: bool = True) -> Array | None:
-        """An array of the state, zeros at first; None where it is not wanted."""
+    def _slots(self, alike: Alike, name: str, wanted: bool = True) -> list[Array] | None:
+        """An array of every state, zeros at first; None where it is not wanted."""
         if not wanted:
             return None
-        if name not in state:
-            state[name] = _alloc.zeros(like.shape, like.dtype)
-        found: Array = state[name]
-        return found
+        for p, state in zip(alike.parameters, alike.states, strict=True):
+            if name not in state:
+                state[name] = _alloc.zeros(p.shape, p.dtype)
+        return [state[name] for state in alike.states]
 
-    def _run(self, kernel: str, p: Array, g: Array, *arguments: Any, arrays: int) -> None:
-        """Call a kernel of `optim` on p, g and what follows; `arrays` pass through memory."""
-        self.backend._run(f"optim.{kernel}", p.dtype, _threads.work(bytes_=arrays * p.nbytes), p, g, *arguments)
+    def _run(self, kernel: str, alike: Alike, *arguments: Any, arrays: int) -> None:
+        """Call a kernel of `optim` on parameters, gradients and what follows; `arrays` pass through memory."""
+        parameters, grads, _ = alike
+        work = _threads.work(bytes_=arrays * sum(p.nbytes for p in parameters))
+        self.backend._run(f"optim.{kernel}", parameters[0].dtype, work, parameters, grads, *arguments)
 
     # ------------------------------------------------------------ state
 

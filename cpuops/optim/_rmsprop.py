@@ -6,9 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 from .. import _check
-from .._types import Array
 from ..autograd import Var
-from ._optimizer import Optimizer
+from ._optimizer import Alike, Optimizer
 
 __all__ = ["RMSprop"]
 
@@ -56,10 +55,9 @@ class RMSprop(Optimizer):
         self._number(group, "alpha", below=1.0)
         _check.flag(self._op, "centered", group["centered"])
 
-    def _step(self, group: dict[str, Any], p: Array, g: Array, state: dict[str, Any], lr: float) -> None:
+    def _step(self, group: dict[str, Any], alike: Alike, step: int, lr: float) -> None:
         wanted = (True, group["momentum"] != 0, group["centered"])
-        square, momentum, mean = (self._slot(state, name, p, w) for name, w in zip(self.SLOTS, wanted, strict=True))
+        square, momentum, mean = (self._slots(alike, name, w) for name, w in zip(self.SLOTS, wanted, strict=True))
         self._run(
-            "rmsprop", p, g, square, momentum, mean, p.size, lr, group["weight_decay"], group["alpha"], group["momentum"],
-            group["epsilon"], arrays=7,
-        )  # fmt: skip
+            "rmsprop", alike, square, momentum, mean, lr, group["weight_decay"], group["alpha"], group["momentum"], group["epsilon"], arrays=7
+        )

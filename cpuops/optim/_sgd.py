@@ -6,10 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 from .. import _check
-from .._types import Array
 from ..autograd import Var
 from ..errors import ArgumentError, message
-from ._optimizer import STEPS, Optimizer
+from ._optimizer import Alike, Optimizer
 
 __all__ = ["SGD"]
 
@@ -54,9 +53,8 @@ class SGD(Optimizer):
         if _check.flag(self._op, "nesterov", group["nesterov"]) and (not group["momentum"] or group["dampening"]):
             raise ArgumentError(message(self._op, "nesterov", "True", "momentum above 0 and no dampening with it"))
 
-    def _step(self, group: dict[str, Any], p: Array, g: Array, state: dict[str, Any], lr: float) -> None:
-        momentum = self._slot(state, "momentum", p, group["momentum"] != 0)
+    def _step(self, group: dict[str, Any], alike: Alike, step: int, lr: float) -> None:
+        momentum = self._slots(alike, "momentum", group["momentum"] != 0)
         self._run(
-            "sgd", p, g, momentum, p.size, lr, group["weight_decay"], group["momentum"], group["dampening"], group["nesterov"],
-            state[STEPS] == 1, arrays=5,
-        )  # fmt: skip
+            "sgd", alike, momentum, lr, group["weight_decay"], group["momentum"], group["dampening"], group["nesterov"], step == 1, arrays=5
+        )
