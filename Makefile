@@ -12,6 +12,9 @@ PEERS = build/peers
 
 # what compiled modules are made of; Python files are used in place
 SOURCES = pyproject.toml setup.py $(wildcard cpuops/*.pyx cpuops/*.pxd cpuops/_kernels/*.pyx cpuops/_kernels/*.pxd cpuops/_kernels/*.h)
+# tests of what is the same at every ISA level: the Python around the kernels, and processes
+ONCE = $(addprefix --ignore=tests/test_, $(addsuffix .py, autograd autograd_results autograd_tape bench contract data errors examples fork \
+    io limits memory nn nn_torch results threads trainings))
 STUBS = $(subst /,.,$(basename $(wildcard cpuops/*.pyi cpuops/_kernels/*.pyi)))
 
 .PHONY: help train train-text train-ctc test build check lint stubs test-levels test-torch test-wheel bench bench-peers bench-instructions bench-foundation clean
@@ -48,7 +51,7 @@ stubs: $(VENV)/.has-build $(VENV)/.has-lint  ## compare the stubs with the compi
 
 test-levels: $(VENV)/.has-build $(VENV)/.has-test $(VENV)/.has-train  ## run the suite at the other ISA levels of this machine (make test: the best one)
 	for level in $$($(BIN)/python -c 'import cpuops; print(*cpuops.show_config("dicts")["isa_available"][:-1])'); do \
-	    echo "== CPUOPS_ISA=$$level"; CPUOPS_ISA=$$level $(BIN)/pytest $(PYTEST) || exit; \
+	    echo "== CPUOPS_ISA=$$level"; CPUOPS_ISA=$$level $(BIN)/pytest $(ONCE) $(PYTEST) || exit; \
 	done
 
 test-torch: $(VENV)/.has-build $(VENV)/.has-test $(VENV)/.has-torch  ## compare every operation with PyTorch

@@ -95,7 +95,7 @@ class Softmax:
 class SoftmaxGradients:
     """Gradients of softmax and log-softmax."""
 
-    def softmax_backward(self, output_grad, output, *, axis, scale=1.0, out=None):
+    def softmax_backward(self, output_grad, output, *, axis=-1, scale=1.0, out=None):
         """Gradient of :meth:`softmax`: scale · s ∘ (g − Σ g s) with s the output.
 
         Parameters
@@ -124,7 +124,7 @@ class SoftmaxGradients:
         g, s, axis, scale, out = self._softmax_operands("softmax_backward", output_grad, output, axis, scale, out)
         return self._softmax_backward(g, s, axis, scale, out)
 
-    def log_softmax_backward(self, output_grad, output, *, axis, scale=1.0, out=None):
+    def log_softmax_backward(self, output_grad, output, *, axis=-1, scale=1.0, out=None):
         """Gradient of :meth:`log_softmax`: scale · (g − eʸ · Σ g) with y the output.
 
         Parameters
