@@ -240,15 +240,15 @@ INLINE void FN(gemm_pack_run)(const real *p, ptrdiff_t rs, ptrdiff_t ks, ptrdiff
             vstore(panel, vload(p));
             vstore(panel + LANES, vload(p + LANES));
         }
-    } else if (rs == 1 && width % LANES == 0) {
+    } else if (rs == 1 && ni == GEMM_MR && width == GEMM_MR && width % LANES) {
+        for (ptrdiff_t k = 0; k < nk; k++, p += ks, panel += GEMM_MR)
+            memcpy(panel, p, GEMM_MR * sizeof(real));
+    } else if (rs == 1) { /* the last vector of a row ends in the next one, which is written after it */
         for (ptrdiff_t k = 0; k < nk; k++, p += ks, panel += width)
             for (ptrdiff_t i = 0; i < width; i += LANES) {
                 ptrdiff_t n = ni - i;
                 vstore(panel + i, n >= LANES ? vload(p + i) : n > 0 ? vload_n(p + i, n) : vzero());
             }
-    } else if (rs == 1 && ni == GEMM_MR && width == GEMM_MR) {
-        for (ptrdiff_t k = 0; k < nk; k++, p += ks, panel += GEMM_MR)
-            memcpy(panel, p, GEMM_MR * sizeof(real));
     } else {
         for (ptrdiff_t k = 0; k < nk; k++, p += ks, panel += width) {
             for (ptrdiff_t i = 0; i < ni; i++)
