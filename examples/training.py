@@ -162,7 +162,7 @@ def whole(low):
 def new_parser(description, *, length, default, batch, unit):
     """A parser with the options of all trainings; `length` is the name of the one for how long."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(f"--{length}", type=whole(1), default=default, help="of the training (%(default)s)")
+    parser.add_argument(f"--{length}", type=whole(1), default=default, help=f"of the training ({default or 'as many as the data take'})")
     parser.add_argument("--batch", type=whole(1), default=batch, help=f"{unit} a training step (%(default)s)")
     parser.add_argument("--threads", type=whole(1), help="default: the CPUs that may be used")
     parser.add_argument("--seed", type=whole(0), default=0, help="of all that is random (%(default)s)")

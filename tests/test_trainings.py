@@ -215,6 +215,30 @@ def test_the_second_ctrl_c_stops_at_once():
     assert signal.getsignal(signal.SIGINT) is before
 
 
+# ---------------------------------------------------------------- digits
+
+
+@pytest.mark.parametrize("most", [0, 1, 2])
+def test_shifted_images(most):
+    images = np.zeros((200, 1, 9, 11), np.float32)
+    images[:, 0, 4, 5] = 1
+    labels = np.arange(200)
+    moved, same = train_digits.shifted(seeded("shifted"), images, labels, most)
+    assert same is labels and moved.shape == images.shape
+    places = np.argwhere(moved)[:, 2:] - (4, 5)
+    assert len(places) == 200 and {tuple(p) for p in places.tolist()} == {
+        (i, j) for i in range(-most, most + 1) for j in range(-most, most + 1)
+    }  # fmt: skip
+
+
+def test_epochs_follow_from_the_data(tmp_path, monkeypatch):
+    rng = seeded("epochs")
+    data = digits_data.standardised("bars", digits_data.DIGIT_CLASSES, *digit_images(rng, 60), *digit_images(rng, 30))
+    monkeypatch.setattr(digits_data, "load", lambda name, cache: data._replace(epochs=2))
+    train_digits.main(["--backend", "cpu", "--batch", "30", "--out", str(tmp_path)])
+    assert len(np.load(tmp_path / "mnist_CpuBackend_checkpoint.npz")["run/losses"]) == 2 * 2
+
+
 # ---------------------------------------------------------------- text
 
 
