@@ -129,3 +129,14 @@ def test_scalars_in_a_pair(dtype, backend):
             with np.errstate(all="ignore"):
                 assert different_bits(function(x, number), function(x, full)) is None, (name, number)
                 assert different_bits(function(number, x), function(full, x)) is None, (name, number)
+
+
+def test_products_of_every_height_from_either_layout(dtype, serial):
+    """Panels of every width are packed, from rows and from columns, to the same bits."""
+    rng = seeded("heights", dtype)
+    for m in (*range(1, 33), 57, 127, 128, 143):
+        for k, n in ((1, 1), (17, 40), (400, 7)):
+            x, g = rng.standard_normal((k, m)).astype(dtype), rng.standard_normal((k, n)).astype(dtype)
+            got = serial.matmul(x.T, g)
+            np.testing.assert_allclose(got, x.T.astype(float) @ g.astype(float), rtol=0, atol=k * 4 * np.finfo(dtype).eps)
+            assert got.tobytes() == serial.matmul(np.ascontiguousarray(x.T), g).tobytes()

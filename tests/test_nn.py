@@ -233,24 +233,53 @@ def test_recurrent_sequences(kind):
     from cpuops.nn import _recurrence
 
     node = {"lstm": _recurrence.LstmBackward, "gru": _recurrence.GruBackward}[kind]
-    run = {"lstm": _recurrence.lstm_sequence, "gru": _recurrence.gru_sequence}[kind]
+
+    def run(*operands):
+        if kind == "gru":
+            return _recurrence.gru_sequence(*operands)
+        h, c = _recurrence.lstm_sequence(*operands)
+        return autograd.concat([h, autograd.expand_dims(c, 0)])
+
     for length, batch, n in ((1, 1, 1), (4, 3, 5), (3, 2, 17)):
         gates = 4 if kind == "lstm" else 3
         shapes = {"projected": (length, batch, gates * n), "h0": (batch, n), "c0": (batch, n), "w_hh": (n, gates * n), "b_hh": (gates * n,)}
         arrays = [normal(*shapes[name], seed=i, dtype=np.float64) for i, name in enumerate(node.operands)]
         ours, theirs = [Var(a) for a in arrays], [Var(a) for a in arrays]
         y, z = run(*ours), node.steps(*theirs)
-        assert y.grad_fn.op == f"{kind}_sequence" and y.grad_fn.inputs() == tuple(v.id for v in ours)
         np.testing.assert_allclose(y.array, z.array, rtol=1e-12, atol=1e-14)
         g = normal(*y.shape, seed=9, dtype=np.float64)
-        for a, b in zip(y.grad_fn.backward(g), autograd.grad(z, theirs, g), strict=True):
-            np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-13)
-        for v in y.grad_fn.backward_var(Var(g)):
-            (second,) = autograd.grad(autograd.square(v).sum(), ours[0], retain_graph=True)
-            assert second.shape == arrays[0].shape
+        first = [autograd.grad(v, operands, g, True) for v, operands in ((y, ours), (z, theirs))]
+        for a, b in zip(*first, strict=True):
+            np.testing.assert_allclose(a.array, b.array, rtol=1e-10, atol=1e-13)
+            second = [autograd.grad(autograd.square(v).sum(), o, retain_graph=True) for v, o in ((a, ours[0]), (b, theirs[0]))]
+            np.testing.assert_allclose(*second, rtol=1e-9, atol=1e-12)
         alone = Var(arrays[0])
         run(alone, *arrays[1:]).backward(g)
-        np.testing.assert_allclose(alone.grad, y.grad_fn.backward(g)[0])
+        np.testing.assert_allclose(alone.grad, first[1][0].array, rtol=1e-10, atol=1e-13)
+
+
+def test_results_of_a_recurrent_sequence():
+    """One operation with two results: either may be all that is used, once and twice differentiated."""
+    from cpuops.nn import _recurrence
+
+    arrays = [normal(*shape, seed=i, dtype=np.float64) for i, shape in enumerate(((4, 3, 20), (3, 5), (3, 5), (5, 20)))]
+    weights = normal(5, 3, 5, seed=9, dtype=np.float64)
+    for h_used, c_used in ((True, True), (True, False), (False, True)):
+        ours, theirs = [Var(a) for a in arrays], [Var(a) for a in arrays]
+        h, c = _recurrence.lstm_sequence(*ours)
+        steps = _recurrence.LstmBackward.steps(*theirs)
+        losses = []
+        for these, last in ((h, c), (steps[:-1], steps[-1])):
+            used = [(these * weights[:-1]).sum()] * h_used + [(autograd.square(last) * weights[-1]).sum()] * c_used
+            losses.append(used[0] if len(used) == 1 else used[0] + used[1])
+        assert h.grad_fn.op == "lstm_sequence" and h.grad_fn.inputs() == tuple(v.id for v in ours) and c.grad_fn.input_grad_fns() == (h.grad_fn,)
+        for graph in (False, True):
+            first = [autograd.grad(loss, o, create_graph=graph, retain_graph=True) for loss, o in zip(losses, (ours, theirs), strict=True)]
+            for a, b in zip(*first, strict=True):
+                np.testing.assert_allclose(*((v.array if graph else v) for v in (a, b)), rtol=1e-10, atol=1e-13)
+        second = [autograd.grad(autograd.square(v[1]).sum(), o) for v, o in zip(first, (ours, theirs), strict=True)]
+        for a, b in zip(*second, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -25,8 +25,9 @@ typedef struct {
     /* of every step: gates; LSTM: cells (one more, the first being c0) and their tanh; GRU: m and the last third of q. Forward
      * without gates nothing is kept, and cells are those of one step */
     void *gates, *cells, *bent, *news, *asked;
-    void *out;                                /* h of every step; LSTM: and then the last c */
-    void *p_grad, *q_grad, *h_grad, *c_grad;  /* gradients; h_grad and c_grad to the initial state */
+    void *out;                       /* h of every step */
+    void *p_grad, *q_grad, *h_grad;  /* gradients; h_grad to the initial state, */
+    void *c_grad;                    /* as c_grad, which at first is that to the last */
     /* filled in by recurrent_plan */
     ptrdiff_t rows, slots;
     ptrdiff_t from, to, kc, chunks, panels, stride; /* w packed: K, N, and the panels of every chunk of K */

@@ -83,7 +83,7 @@ cdef inline void *cells_of(array):
 def lstm(real tag, cnp.ndarray projected, cnp.ndarray h0, cnp.ndarray c0, cnp.ndarray w, gates, cnp.ndarray cells, bent,
          cnp.ndarray out, Py_ssize_t length, Py_ssize_t batch, Py_ssize_t n, int num_threads):
     """IN projected [length, batch, 4 n], h0, c0 [batch, n], w [n, 4 n]; OUT gates [length, batch, 4 n], cells [length + 1, batch, n],
-    bent [length, batch, n] (or None, None and one step's cells), out [length + 1, batch, n]. parallel over the batch."""
+    bent [length, batch, n] (or None, None and one step's cells), out [length, batch, n]. parallel over the batch."""
     cdef recurrent_job j = job(RECURRENT_LSTM, 0, length, batch, n, w)
     j.projected, j.h0, j.c0 = data(projected), data(h0), data(c0)
     j.gates, j.cells, j.bent, j.out = cells_of(gates), data(cells), cells_of(bent), data(out)
@@ -93,8 +93,8 @@ def lstm(real tag, cnp.ndarray projected, cnp.ndarray h0, cnp.ndarray c0, cnp.nd
 def lstm_backward(real tag, cnp.ndarray output_grad, cnp.ndarray w, cnp.ndarray gates, cnp.ndarray cells, cnp.ndarray bent,
                   cnp.ndarray p_grad, cnp.ndarray h_grad, cnp.ndarray c_grad, Py_ssize_t length, Py_ssize_t batch, Py_ssize_t n,
                   int num_threads):
-    """IN output_grad [length + 1, batch, n] and what `lstm` took and gave; OUT p_grad [length, batch, 4 n], h_grad, c_grad [batch, n].
-    parallel over the batch."""
+    """IN output_grad [length, batch, n] and what `lstm` took and gave; OUT p_grad [length, batch, 4 n], h_grad [batch, n]; INOUT c_grad
+    [batch, n], to the last cells and then to the first. parallel over the batch."""
     cdef recurrent_job j = job(RECURRENT_LSTM, 1, length, batch, n, w)
     j.output_grad, j.gates, j.cells, j.bent = data(output_grad), data(gates), data(cells), data(bent)
     j.p_grad, j.h_grad, j.c_grad = data(p_grad), data(h_grad), data(c_grad)

@@ -169,8 +169,6 @@ FUNC void FN(recurrent_forward)(const recurrent_job *j, ptrdiff_t r0, ptrdiff_t 
             }
         }
     }
-    if (j->kind == RECURRENT_LSTM)
-        memcpy((real *)j->out + j->length * step + r0 * n, (const real *)j->cells + j->length * kept + r0 * n, (size_t)(rows * n) * sizeof(real));
 }
 
 /* `factor` [rows, ld]: the gradients that a step multiplies by the transpose of w */
@@ -179,8 +177,6 @@ FUNC void FN(recurrent_backward)(const recurrent_job *j, ptrdiff_t r0, ptrdiff_t
     const ptrdiff_t n = j->n, step = j->batch * n, gates = j->from / n;
     real *h = (real *)j->h_grad + r0 * n, *c = (real *)j->c_grad + (j->c_grad ? r0 * n : 0);
     memset(h, 0, (size_t)(rows * n) * sizeof(real));
-    if (j->kind == RECURRENT_LSTM)
-        memcpy(c, (const real *)j->output_grad + j->length * step + r0 * n, (size_t)(rows * n) * sizeof(real));
     for (ptrdiff_t t = j->length - 1; t >= 0; t--) {
         for (ptrdiff_t r = 0; r < rows; r++) {
             const ptrdiff_t row = (r0 + r) * n, at = t * step + row;

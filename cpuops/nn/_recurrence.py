@@ -9,10 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
+from .. import _alloc
 from .. import autograd as F
 from .._types import Array
 from ..autograd import GradFn, Var
 from ..autograd._context import current, default_backend
+from ..autograd._parts import Several
 from ..autograd._second_composed import through
 from ..autograd._shapes import operand
 from ..autograd._var import attached
@@ -22,15 +26,18 @@ from . import _recurrence_loops as loops
 __all__ = ["gru_sequence", "lstm_sequence"]
 
 
-def recorded(node: type[GradFn], run: Callable[..., tuple[Array, tuple[Any, ...]]], names: tuple[str, ...], values: tuple[Any, ...]) -> Var:
-    """`run` on a backend, the arrays of `values`, and whether a gradient is needed, as one operation on the tape."""
+def recorded(
+    node: type[GradFn], run: Callable[..., tuple[list[Array], tuple[Any, ...]]], names: tuple[str, ...], values: tuple[Any, ...]
+) -> list[Var]:
+    """The results of `run` on a backend, the arrays of `values`, and whether a gradient is needed, as one operation on the tape."""
     pairs = [operand(node.op, name, value) for name, value in zip(names, values, strict=True)]
     settings = current()
     backend = settings.backend or default_backend()
     edges = [edge for _, edge in pairs]
     needed = settings.recording and any(edge is not None for edge in edges)
-    output, saved = run(backend, *(a for a, _ in pairs), needed)
-    return attached(output, node(backend, edges, saved) if needed else None)
+    results, saved = run(backend, *(a for a, _ in pairs), needed)
+    made = node(backend, edges, saved) if needed else None
+    return [attached(result, made and made._result(i)) for i, result in enumerate(results)]
 
 
 class _Sequence(GradFn):
@@ -42,7 +49,12 @@ class _Sequence(GradFn):
         saved = dict(zip(self.saved_names, self._kept(), strict=True))
         operands = [attached(saved[name], edge) for name, edge in zip(self.operands, self._edges, strict=True)]
         with F.using(self._backend), F.enable_grad():
-            return through(self.steps, operands, g)
+            return through(self.steps, operands, self.whole(g, operands))
+
+    @staticmethod
+    def whole(g: Any, operands: list[Var]) -> Var:
+        """The gradient to what `steps` returns."""
+        return g  # type: ignore[no-any-return]
 
     operands: tuple[str, ...]
 
@@ -55,7 +67,7 @@ class _Sequence(GradFn):
 # ---------------------------------------------------------------- LSTM
 
 
-def run_lstm(ops: Any, projected: Array, h0: Array, c0: Array, w_hh: Array, keep: bool) -> tuple[Array, tuple[Any, ...]]:
+def run_lstm(ops: Any, projected: Array, h0: Array, c0: Array, w_hh: Array, keep: bool) -> tuple[list[Array], tuple[Any, ...]]:
     length, batch, width = projected.shape
     n = width // 4
     projected, h0, c0, w_hh = loops.checked(
@@ -63,7 +75,7 @@ def run_lstm(ops: Any, projected: Array, h0: Array, c0: Array, w_hh: Array, keep
         projected=(length, batch, 4 * n), h0=(batch, n), c0=(batch, n), w_hh=(n, 4 * n),
     )  # fmt: skip
     states, gates, cells, bent = loops.lstm(ops, projected, h0, c0, w_hh, keep)
-    return states[1:], (projected, h0, c0, w_hh, gates, cells, bent, states)
+    return [states[1:], cells[-1]], (projected, h0, c0, w_hh, gates, cells, bent, states)
 
 
 class LstmBackward(_Sequence):
@@ -75,8 +87,12 @@ class LstmBackward(_Sequence):
     @staticmethod
     def _compute(ops: Any, output_grad: Any, needs: Any, saved: Any) -> Any:
         *_, w_hh, gates, cells, bent, states = saved
-        output_grad = arrived("lstm_sequence", output_grad, states[1:])
-        p_grad, h_grad, c_grad = loops.lstm_backward(ops, output_grad, w_hh, gates, cells, bent)
+        h, c = parted(output_grad)
+        g = _alloc.zeros(bent.shape, bent.dtype) if h is None else arrived("lstm_sequence", h, bent)
+        c_grad = _alloc.zeros(cells.shape[1:], cells.dtype)
+        if c is not None:
+            c_grad[...] = arrived("lstm_sequence", c, c_grad)
+        p_grad, h_grad, c_grad = loops.lstm_backward(ops, g, c_grad, w_hh, gates, cells, bent)
         return p_grad, h_grad, c_grad, weight_gradient(ops, needs[3], states, p_grad)
 
     @staticmethod
@@ -91,16 +107,27 @@ class LstmBackward(_Sequence):
             found.append(h)
         return F.stack([*found, c])
 
+    @staticmethod
+    def whole(g: Any, operands: list[Var]) -> Var:
+        h, c = parted(g)
+        projected, _, c0, _ = operands
+        if h is None:
+            h = Var(np.zeros((len(projected), *c0.shape), c0.dtype), requires_grad=False)
+        if c is None:
+            c = Var(np.zeros_like(c0.array), requires_grad=False)
+        return F.concat([h, F.expand_dims(c, 0)])
 
-def lstm_sequence(projected: Var, h0: Var, c0: Var, w_hh: Var) -> Var:
-    """[L + 1, B, H] of projected [L, B, 4·H], h0 and c0 [B, H], w_hh [H, 4·H]: h of every step, and the last c."""
-    return recorded(LstmBackward, run_lstm, LstmBackward.operands, (projected, h0, c0, w_hh))
+
+def lstm_sequence(projected: Var, h0: Var, c0: Var, w_hh: Var) -> tuple[Var, Var]:
+    """h of every step [L, B, H] and the last c [B, H], of projected [L, B, 4·H], h0 and c0 [B, H], w_hh [H, 4·H]."""
+    outputs, c = recorded(LstmBackward, run_lstm, LstmBackward.operands, (projected, h0, c0, w_hh))
+    return outputs, c
 
 
 # ---------------------------------------------------------------- GRU
 
 
-def run_gru(ops: Any, projected: Array, h0: Array, w_hh: Array, b_hh: Array, keep: bool) -> tuple[Array, tuple[Any, ...]]:
+def run_gru(ops: Any, projected: Array, h0: Array, w_hh: Array, b_hh: Array, keep: bool) -> tuple[list[Array], tuple[Any, ...]]:
     length, batch, width = projected.shape
     n = width // 3
     projected, h0, w_hh, b_hh = loops.checked(
@@ -108,7 +135,7 @@ def run_gru(ops: Any, projected: Array, h0: Array, w_hh: Array, b_hh: Array, kee
         projected=(length, batch, 3 * n), h0=(batch, n), w_hh=(n, 3 * n), b_hh=(3 * n,),
     )  # fmt: skip
     states, gates, news, asked = loops.gru(ops, projected, h0, w_hh, b_hh, keep)
-    return states[1:], (projected, h0, w_hh, b_hh, gates, news, asked, states)
+    return [states[1:]], (projected, h0, w_hh, b_hh, gates, news, asked, states)
 
 
 class GruBackward(_Sequence):
@@ -140,10 +167,15 @@ class GruBackward(_Sequence):
 
 def gru_sequence(projected: Var, h0: Var, w_hh: Var, b_hh: Var) -> Var:
     """[L, B, H] of projected [L, B, 3·H], h0 [B, H], w_hh [H, 3·H], b_hh [3·H]: h of every step."""
-    return recorded(GruBackward, run_gru, GruBackward.operands, (projected, h0, w_hh, b_hh))
+    return recorded(GruBackward, run_gru, GruBackward.operands, (projected, h0, w_hh, b_hh))[0]
 
 
 # ---------------------------------------------------------------- both
+
+
+def parted(output_grad: Any) -> tuple[Any, Any]:
+    """The gradients that arrive at the two results, None where none does."""
+    return (output_grad.first, output_grad.rest.get(1)) if isinstance(output_grad, Several) else (output_grad, None)
 
 
 def arrived(op: str, output_grad: Any, output: Array) -> Array:

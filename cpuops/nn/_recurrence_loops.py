@@ -37,15 +37,15 @@ def run(ops: Backend, kernel: str, arrays: tuple[Array | None, ...], length: int
 def lstm(ops: Any, projected: Array, h0: Array, c0: Array, w_hh: Array, keep: bool) -> tuple[Array, Array | None, Array, Array | None]:
     """i, f, g, o = projected + h·w; c' = σ(f) c + σ(i) tanh(g); h' = σ(o) tanh(c').
 
-    Returns states [L + 2, B, H], the initial h, h of every step and the last c; and, where they are to be kept, the gates
-    [L, B, 4·H], the cells [L + 1, B, H] and the tanh of those made [L, B, H].
+    Returns states [L + 1, B, H], the initial h and that of every step; cells [L + 1, B, H] likewise; and the gates [L, B, 4·H] and
+    tanh(c') of every step. Where nothing is to be kept, cells are the last ones only.
     """
     length, batch, width = projected.shape
     n, dtype = width // 4, projected.dtype
     gates = _alloc.empty((length, batch, width), dtype) if keep else None
     bent = _alloc.empty((length, batch, n), dtype) if keep else None
     cells = _alloc.empty((length + 1 if keep else 1, batch, n), dtype)
-    states = _alloc.empty((length + 2, batch, n), dtype)
+    states = _alloc.empty((length + 1, batch, n), dtype)
     states[0] = h0
     if isinstance(ops, Backend):
         run(ops, "lstm", (projected, h0, c0, w_hh, gates, cells, bent, states[1:]), length, batch, n, 4)
@@ -62,19 +62,20 @@ def lstm(ops: Any, projected: Array, h0: Array, c0: Array, w_hh: Array, keep: bo
         cells[t + 1 if keep else 0] = c
         if gates is not None and bent is not None:
             gates[t], bent[t] = s, tc
-    states[length + 1] = cells[-1]
     return states, gates, cells, bent
 
 
-def lstm_backward(ops: Any, output_grad: Array, w_hh: Array, gates: Array, cells: Array, bent: Array) -> tuple[Array, Array, Array]:
-    """Gradients to projected, h0 and c0, from those to h of every step and to the last c."""
+def lstm_backward(
+    ops: Any, output_grad: Array, c_grad: Array, w_hh: Array, gates: Array, cells: Array, bent: Array
+) -> tuple[Array, Array, Array]:
+    """Gradients to projected, h0 and c0, from those to h of every step and to the last c; that one is overwritten."""
     length, batch, width = gates.shape
     n, dtype = width // 4, gates.dtype
-    p_grad, h_grad, c_grad = _alloc.empty(gates.shape, dtype), _alloc.empty((batch, n), dtype), _alloc.empty((batch, n), dtype)
+    p_grad, h_grad = _alloc.empty(gates.shape, dtype), _alloc.empty((batch, n), dtype)
     if isinstance(ops, Backend):
         run(ops, "lstm_backward", (output_grad, w_hh, gates, cells, bent, p_grad, h_grad, c_grad), length, batch, n, 4)
         return p_grad, h_grad, c_grad
-    h_grad[...], c_grad[...] = 0, output_grad[length]
+    h_grad[...] = 0
     for t in range(length - 1, -1, -1):
         (i, f, g, o), tc = np.split(gates[t], 4, axis=1), bent[t]
         h_grad += output_grad[t]

@@ -147,8 +147,8 @@ class LSTM(_Recurrent):
 
     def _run(self, x: Var, state: Any, w_ih: Var, w_hh: Var, b_ih: Var, b_hh: Var) -> tuple[Var, Any]:
         h, c = state
-        found = lstm_sequence(F.linear(x, w_ih, b_ih + b_hh), h, c, w_hh)
-        return found[:-1], (found[-2], found[-1])
+        found, c = lstm_sequence(F.linear(x, w_ih, b_ih + b_hh), h, c, w_hh)
+        return found, (found[-1], c)
 
 
 class GRU(_Recurrent):
