@@ -110,7 +110,7 @@ def test_the_command(command, name, capsys):
 
 @pytest.mark.parametrize("steps", [2, 4])
 def test_resume_gives_the_bits_of_an_unbroken_run(command, name, steps, undrawn, monkeypatch, capsys):
-    """Stopped after the third step, when an evaluation is due, or after the fifth."""
+    """Stopped after the third step, when an evaluation is due, or after the fifth; gone on with another number of threads."""
     unbroken = command()
     total = COMMANDS[name][2]
     with monkeypatch.context() as patch:
@@ -118,7 +118,7 @@ def test_resume_gives_the_bits_of_an_unbroken_run(command, name, steps, undrawn,
         with pytest.raises(training.Interrupted, match=rf"step {steps + 1} of {total}; go on with --resume"):
             command()
     taken = stop_after(monkeypatch, command.module, math.inf)
-    assert command("--resume") == unbroken
+    assert command("--resume", "--threads", "1") == unbroken
     backends = 2 if name == "digits" else 1
     assert len(taken) == backends * total - (steps + 1), "it goes on, and does not begin anew"
     losses = [np.load(file)["run/losses"] for file in command.out.glob("*_checkpoint.npz")]
