@@ -37,7 +37,7 @@ class Attention(nn.Module):
     def __init__(self, features, heads):
         super().__init__()
         self.heads = heads
-        self.query, self.key, self.value, self.output = (nn.Linear(features, features) for _ in range(4))
+        self.query, self.key, self.value, self.output = (nn.Linear(features, features, bias=False) for _ in range(4))
 
     def forward(self, x):
         batch, length, _ = x.shape

@@ -115,7 +115,8 @@ class ResidualBlock(nn.Module):
 class TransformerBlock(nn.Module):
     def __init__(self, features, heads):
         self.norm0, self.norm1 = nn.LayerNorm(features), nn.LayerNorm(features)
-        self.attention = nn.MultiHeadAttention(features, heads, generator=0)
+        # the gradient of a key's bias is 0, of which everybody computes other roundings
+        self.attention = nn.MultiHeadAttention(features, heads, bias=False, generator=0)
         self.wide, self.narrow = nn.Linear(features, 4 * features, generator=1), nn.Linear(4 * features, features, generator=2)
 
     def forward(self, x):
