@@ -156,9 +156,7 @@ def integers(op, name, value):
 
 def index_range(op, name, indices, upper, ignore=None):
     """Refuse indices outside 0 <= i < upper (those equal to `ignore` may be anything)."""
-    if not indices.size or _operand.few_in_range(indices, upper):
-        return
-    if ignore is None and indices.min() >= 0 and indices.max() < upper:
+    if _operand.in_range(indices, upper):
         return
     bad = (indices < 0) | (indices >= upper)
     if ignore is not None:

@@ -30,6 +30,7 @@ enum {
     MOST_PHASES = 8,
     MOST_DIRECT = 64,   /* taps of a window without a line */
     MOST_MARKED = 64,   /* taps of a window whose gradient is spread by comparing */
+    ABREAST = 4,        /* planes whose gradients are scattered at once */
     SLACK = 64,         /* cells behind a line that a full vector may touch */
     BLOCK_CELLS = 65536 /* cells of x folded by one block of rows: tens of microseconds */
 };
@@ -124,6 +125,7 @@ typedef struct {
     ptrdiff_t line, phase, back; /* cells of a line, of a phase, and of avg_pool_backward's line of gradients */
     ptrdiff_t phases;
     ptrdiff_t parts, part;       /* max_pool_backward: parts of a plane, and cells of the axis that is cut a part */
+    ptrdiff_t abreast;           /* planes a unit, scattered at once */
     ptrdiff_t ring, far;         /* marked: rows of x that windows of one output row touch; how far, in places, an output may
                                     lie before a cell of its window */
     size_t bytes;                /* scratch a worker */
@@ -247,11 +249,12 @@ static void plan_parts(pool_plan *p)
     }
 }
 
-/* the same from indices, which may lie anywhere in a plane: a unit is a plane (of a chunk of its channels) */
+/* the same from indices, which may lie anywhere in a plane: a unit is a plane (of a chunk of its channels), or several */
 static void plan_scatter(pool_plan *p)
 {
     cut_channels(p, 64);
-    p->units = p->planes * p->chunks;
+    p->abreast = p->channels == 1 && p->planes >= 16 ? ABREAST : 1;
+    p->units = ceil_div(p->planes, p->abreast) * p->chunks;
     p->block = 1;
     p->bytes = 0;
 }

@@ -793,24 +793,50 @@ FUNC void FN(max_pool_backward)(const pool_plan *p, ptrdiff_t lo, ptrdiff_t hi, 
     }
 }
 
+/* out[index] += g along a plane, and the same of ABREAST planes at once: neighbours often share their maximum, and one plane's
+ * additions to it would wait for each other */
+INLINE void FN(scatter_planes)(const real *g, const int64_t *index, ptrdiff_t outputs, ptrdiff_t cells, int planes, real *out)
+{
+    for (ptrdiff_t o = 0; o < outputs; o++) {
+        ptrdiff_t at[ABREAST];
+        real v[ABREAST];
+        for (int k = 0; k < planes; k++) {
+            at[k] = k * cells + index[k * outputs + o];
+            v[k] = g[k * outputs + o];
+        }
+        for (int k = 0; k < planes; k++)
+            out[at[k]] += v[k];
+    }
+}
+
+FUNC void FN(scatter)(const real *g, const int64_t *index, ptrdiff_t outputs, ptrdiff_t cells, ptrdiff_t planes, real *out)
+{
+    memset(out, 0, (size_t)(planes * cells) * sizeof(real));
+    if (planes == ABREAST)
+        FN(scatter_planes)(g, index, outputs, cells, ABREAST, out);
+    else
+        for (ptrdiff_t k = 0; k < planes; k++)
+            FN(scatter_planes)(g + k * outputs, index + k * outputs, outputs, cells, 1, out + k * cells);
+}
+
 /* units lo..hi-1 of the gradient from indices (int64), which need not be those of a forward */
 FUNC void FN(max_pool_scatter)(const pool_plan *p, ptrdiff_t lo, ptrdiff_t hi, void *memory)
 {
-    ptrdiff_t all = p->channels;
+    ptrdiff_t all = p->channels, cells = cells_in(p), outputs = cells_out(p);
     (void)memory;
     for (ptrdiff_t u = lo; u < hi; u++) {
-        ptrdiff_t plane = u / p->chunks, c0 = u % p->chunks * p->chunk, channels = least(p->chunk, all - c0);
-        const real *g = (const real *)p->g + plane * cells_out(p) * all + c0;
-        const int64_t *index = (const int64_t *)p->index + plane * cells_out(p) * all + c0;
-        real *out = (real *)p->out + plane * cells_in(p) * all + c0;
-        FN(zero_pixels)(out, cells_in(p), channels, all);
-        if (all == 1)
-            for (ptrdiff_t o = 0; o < cells_out(p); o++)
-                out[index[o]] += g[o];
-        else
-            for (ptrdiff_t o = 0; o < cells_out(p); o++)
-                for (ptrdiff_t c = 0; c < channels; c++)
-                    out[index[o * all + c] * all + c] += g[o * all + c];
+        ptrdiff_t plane = u / p->chunks * p->abreast, c0 = u % p->chunks * p->chunk, channels = least(p->chunk, all - c0);
+        const real *g = (const real *)p->g + plane * outputs * all + c0;
+        const int64_t *index = (const int64_t *)p->index + plane * outputs * all + c0;
+        real *out = (real *)p->out + plane * cells * all + c0;
+        if (all == 1) {
+            FN(scatter)(g, index, outputs, cells, least(p->abreast, p->planes - plane), out);
+            continue;
+        }
+        FN(zero_pixels)(out, cells, channels, all);
+        for (ptrdiff_t o = 0; o < outputs; o++)
+            for (ptrdiff_t c = 0; c < channels; c++)
+                out[index[o * all + c] * all + c] += g[o * all + c];
     }
 }
 
