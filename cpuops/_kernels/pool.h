@@ -29,7 +29,7 @@ enum {
     MOST_CHUNK = 256,   /* channels at a time */
     MOST_PHASES = 8,
     MOST_DIRECT = 64,   /* taps of a window without a line */
-    MOST_MARKED = 64,   /* taps of a window whose gradient is spread by comparing */
+    MOST_GATHERED = 64, /* taps of a window whose gradient is gathered by comparing */
     ABREAST = 4,        /* planes whose gradients are scattered at once */
     SLACK = 64,         /* cells behind a line that a full vector may touch */
     BLOCK_CELLS = 65536 /* cells of x folded by one block of rows: tens of microseconds */
@@ -117,7 +117,7 @@ typedef struct {
     double divisor;              /* 0: the number of taps */
     int segments, by_pixel, direct;
     int pairs;                   /* along W the windows are cells 2o and 2o + 1, one channel: no line is needed */
-    int marked;                  /* gradients of the maximum: spread by comparing, not cell by cell */
+    int gathered;                /* gradients of the maximum: gathered by comparing, not scattered cell by cell */
     ptrdiff_t chunk, chunks;     /* channels at a time */
     ptrdiff_t tile, tiles;       /* columns at a time: of the output, in avg_pool_backward of x */
     ptrdiff_t rows, units;       /* a unit: one row of one tile; rows of a tile follow one another */
@@ -126,8 +126,9 @@ typedef struct {
     ptrdiff_t phases;
     ptrdiff_t parts, part;       /* max_pool_backward: parts of a plane, and cells of the axis that is cut a part */
     ptrdiff_t abreast;           /* planes a unit, scattered at once */
-    ptrdiff_t ring, far;         /* marked: rows of x that windows of one output row touch; how far, in places, an output may
-                                    lie before a cell of its window */
+    ptrdiff_t ring, slot, far;   /* gathered: rows of output in the ring, room for each; how far, in places, an output may lie
+                                    before a cell of its window */
+    ptrdiff_t ahead;             /* rows of output found before they are needed */
     size_t bytes;                /* scratch a worker */
 } pool_plan;
 
@@ -166,8 +167,8 @@ static ptrdiff_t windows_of(const pool_axis *a, ptrdiff_t room)
 static ptrdiff_t forward_cells(const pool_plan *p)
 {
     ptrdiff_t line = p->line * p->chunk + SLACK, outputs = p->tile * p->chunk + SLACK;
-    return 2 * line + 2 * p->phases * p->phase + 3 * outputs + 4 * p->far * p->chunk + 3 * (p->tile + SLACK) + least(p->w.kernel, p->line) +
-           2 * MOST_DIRECT + 2 * MOST_MARKED + 6 * (p->chunk + SLACK);
+    return 2 * line + 2 * p->phases * p->phase + 3 * outputs + 3 * (p->tile + SLACK) + least(p->w.kernel, p->line) +
+           2 * MOST_DIRECT + 2 * MOST_GATHERED + 6 * (p->chunk + SLACK);
 }
 
 INLINE int in_pairs(const pool_plan *p)
@@ -196,7 +197,7 @@ static void plan_tiles(pool_plan *p, ptrdiff_t cells, ptrdiff_t chunk)
     p->by_pixel = p->chunk < p->channels || (w->stride > 1 && (p->chunk >= LANES_f32 || w->stride > MOST_PHASES));
     p->phases = p->segments || p->by_pixel ? 1 : w->stride;
     p->phase = ceil_div(p->line, p->phases) * p->chunk + SLACK;
-    p->far = p->ring = p->marked = 0;
+    p->far = p->ring = p->gathered = 0;
     p->pairs = in_pairs(p);
     p->bytes = 8 * (size_t)forward_cells(p);
     cut_blocks(p, p->planes * p->d.out * p->h.out, rows * most(p->line, widest(w)) * p->chunk);
@@ -226,6 +227,23 @@ static void plan_backward(pool_plan *p)
     cut_blocks(p, p->planes * p->d.in * p->h.in, (1 + over) * p->tile * p->chunk);
 }
 
+/* whether gradients of the maximum are gathered row by row, and the ring of rows that it takes. Comparing pays for long rows */
+static void plan_gather(pool_plan *p)
+{
+    p->gathered = !p->segments && p->tiles == 1 && p->d.in == 1 && p->d.out == 1 && p->h.kernel && p->h.kernel * p->w.kernel <= MOST_GATHERED &&
+                  (p->by_pixel ? p->chunk >= LANES_f32 && (p->channels % p->chunk == 0 || p->channels % p->chunk >= LANES_f32) : p->w.out * p->chunk >= 32);
+    if (!p->gathered)
+        return;
+    ptrdiff_t held = (reach(&p->h) - 1) / p->h.stride + 1;
+    p->far = p->by_pixel ? 0 : (reach(&p->w) - 1) / p->phases * p->chunk;
+    p->slot = p->tile * p->chunk + 2 * p->far + SLACK;
+    for (p->ring = 1; p->ring < held || (p->ring < 16 + held && p->ring * p->slot <= LINE / 2);)
+        p->ring *= 2;
+    p->ahead = p->ring - held;
+    p->gathered = p->ring * p->slot <= MOST_LINE;
+    p->bytes = 8 * (size_t)(forward_cells(p) + 2 * p->ring * p->slot + 3 * p->tile + 3 * p->w.in);
+}
+
 /* gradients of the maximum: a unit is a part of a plane (of a chunk of its channels), which its worker owns */
 static void plan_parts(pool_plan *p)
 {
@@ -238,25 +256,20 @@ static void plan_parts(pool_plan *p)
     p->parts = ceil_div(a->in, p->part);
     p->units = whole * p->parts;
     p->block = 1;
-    double places = (double)p->phases * (double)p->phase;
-    /* comparing pays for long rows */
-    p->marked = !p->segments && p->tiles == 1 && (p->by_pixel ? p->chunk >= LANES_f32 : p->w.out * p->chunk >= 32) && p->d.in == 1 && p->d.out == 1 && p->h.kernel &&
-                p->h.kernel * p->w.kernel <= MOST_MARKED && (double)reach(&p->h) * places <= MOST_LINE;
-    if (p->marked) {
-        p->ring = reach(&p->h);
-        p->far = p->by_pixel ? 0 : (reach(&p->w) - 1) / p->phases;
-        p->bytes = 8 * (size_t)(forward_cells(p) + p->ring * p->phases * p->phase + SLACK);
-    }
+    plan_gather(p);
 }
 
 /* the same from indices, which may lie anywhere in a plane: a unit is a plane (of a chunk of its channels), or several */
 static void plan_scatter(pool_plan *p)
 {
-    cut_channels(p, 64);
+    plan_tiles(p, 4 * LINE, 64);
+    plan_gather(p);
+    p->gathered = p->gathered && p->h.dilation == 1 && p->w.dilation == 1 && p->channels > 1 && cells_in(p) <= INT32_MAX / 4 &&
+                  p->h.kernel <= p->h.stride && p->w.kernel <= p->w.stride; /* else scattering is as fast */
     p->abreast = p->channels == 1 && p->planes >= 16 ? ABREAST : 1;
     p->units = ceil_div(p->planes, p->abreast) * p->chunks;
     p->block = 1;
-    p->bytes = 0;
+    p->bytes = p->gathered ? p->bytes : 0;
 }
 
 /* one worker: `work` on blocks of units until none is left */
@@ -378,6 +391,8 @@ enum { NOWHERE = -1 }; /* a maximum's place behind the ends of a row */
     }
 
 #define REAL_BODY "pool_max_real.h"
+#include "for_each_real.h"
+#define REAL_BODY "pool_max_back_real.h"
 #include "for_each_real.h"
 #define REAL_BODY "pool_avg_real.h"
 #include "for_each_real.h"

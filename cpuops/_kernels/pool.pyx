@@ -1,4 +1,4 @@
-"""Max and average pooling, regular and adaptive; how rows are made: pool.h, formulas: pool_max_real.h, pool_avg_real.h.
+"""Max and average pooling, regular and adaptive; how rows are made: pool.h, formulas: the files that it includes at its end.
 
 x is [planes, D, H, W, C] and the output [planes, OD, OH, OW, C]. geometry: (planes, C, D axis, H axis, W axis), an axis
 (in, out, kernel, stride, before, after, dilation), with kernel 0 for adaptive windows. Parallel over blocks of rows (the

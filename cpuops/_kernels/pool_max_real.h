@@ -1,4 +1,4 @@
-/* pool_max_real.h: max pooling and its gradient. Included by pool.h only, which tells how a row is made.
+/* pool_max_real.h: max pooling; its gradient: pool_max_back_real.h. Included by pool.h only, which tells how a row is made.
  *
  * A later cell replaces an earlier one when it is larger, or NaN where the earlier is not: the first maximum stays and NaN
  * wins. With indices, a cell carries the code of the row of x it came from (ascending with the rows of a window), and
@@ -358,10 +358,14 @@ typedef struct {
     ptrdiff_t *offset;      /* of the taps along W in the phases */
     pool_window *columns;   /* segments, direct: the windows along W */
     ptrdiff_t *taps;        /* direct: the cells of windows that are whole along W, and of others */
-    ptrdiff_t *tap_shifts;  /* marked: of the taps along W, by phases, how far before a place their output lies, */
-    ptrdiff_t *tap_codes, starts[MOST_PHASES + 1]; /* and how many cells they are from the window's corner */
+    ptrdiff_t *tap_shifts;  /* gathered: of the taps along W, by phases, how far before a place their output lies, */
+    inum *tap_codes;        /* and how many cells they are from the window's corner */
+    ptrdiff_t starts[MOST_PHASES + 1];
     ptrdiff_t corner;       /* the nominal corner of a row's output 0: its first row's first cell, less the padding before it */
-    real *ring;             /* marked */
+    inum *ring;             /* gathered: `found` of several rows of output, */
+    real *gradients;        /* and what came from above (phases only) */
+    pool_window *inside;    /* the windows along W, */
+    pool_window *holders;   /* and the outputs that may hold a column */
     FN(max_state) state;
 } FN(max_scratch);
 
@@ -377,24 +381,27 @@ static FN(max_scratch) FN(max_scratch_of)(const pool_plan *p, void *memory)
     TAKE(codes, line)
     TAKE(phases, p->phases * p->phase)
     TAKE(phase_codes, p->phases * p->phase)
-    TAKE(value, cells + 2 * p->far * p->chunk)
-    TAKE(found, cells + 2 * p->far * p->chunk)
+    TAKE(value, cells)
+    TAKE(found, cells)
     TAKE(index, cells)
     TAKE(columns, 3 * (p->tile + SLACK))
     TAKE(offset, least(p->w.kernel, p->line))
     TAKE(taps, 2 * MOST_DIRECT)
-    TAKE(tap_shifts, MOST_MARKED)
-    TAKE(tap_codes, MOST_MARKED)
+    TAKE(tap_shifts, MOST_GATHERED)
+    TAKE(tap_codes, MOST_GATHERED)
     TAKE(state.best, chunk)
     TAKE(state.row, chunk)
     TAKE(state.column, chunk)
     TAKE(state.part, chunk)
     TAKE(state.part_row, chunk)
     TAKE(state.part_tap, chunk)
-    TAKE(ring, 0)
+    if (p->gathered) {
+        TAKE(ring, p->ring * p->slot)
+        TAKE(gradients, p->ring * p->slot)
+        TAKE(inside, 3 * p->tile)
+        TAKE(holders, 3 * p->w.in)
+    }
 #undef TAKE
-    s.value += p->far * p->chunk;
-    s.found += p->far * p->chunk;
     return s;
 }
 
@@ -588,255 +595,6 @@ FUNC void FN(max_pool)(const pool_plan *p, ptrdiff_t lo, ptrdiff_t hi, void *mem
             t = tile_of(p, at.tile);
             FN(max_tile)(p, &t, &s);
         }
-    }
-}
-
-/* n pixels of channels c.. of out */
-static void FN(zero_pixels)(real *out, ptrdiff_t n, ptrdiff_t channels, ptrdiff_t pixel)
-{
-    if (channels == pixel)
-        memset(out, 0, (size_t)(n * pixel) * sizeof(real));
-    else
-        for (ptrdiff_t i = 0; i < n; i++)
-            memset(out + i * pixel, 0, (size_t)channels * sizeof(real));
-}
-
-/* ---- marked: every tap of a window adds the gradients of those outputs whose maximum it is, a vector at a time, to a ring
- * of rows that are laid out as lines are. A row of x is complete once windows begin after it. A cell's sum has the order of
- * the outputs, as cell by cell. */
-
-INLINE real *FN(ring_row)(const pool_plan *p, const FN(max_scratch) *s, ptrdiff_t h)
-{
-    return s->ring + h % p->ring * p->phases * p->phase;
-}
-
-/* row += the gradients of the outputs that found a tap of phase f in the window's row with this code. A place's outputs lie up
- * to p->far places before it; s->found and s->value go on that far on either side */
-INLINE void FN(mark_phase)(const FN(max_scratch) *s, ptrdiff_t f, ptrdiff_t code, ptrdiff_t cells, real *row)
-{
-    for (ptrdiff_t i = 0; i < cells; i += LANES) {
-        vec sum = vload(row + i);
-        for (ptrdiff_t j = s->starts[f]; j < s->starts[f + 1]; j++) {
-            ptrdiff_t from = i - s->tap_shifts[j];
-            vmask mine = iveq(ivload(s->found + from), ivset((inum)(code + s->tap_codes[j])));
-            sum += vsel(mine, vload(s->value + from), vzero());
-        }
-        vstore(row + i, sum);
-    }
-}
-
-/* one row of gradients g, `all` cells an output; s->found tells the taps */
-FUNC void FN(mark_row)(const pool_plan *p, const pool_tile *t, const FN(max_scratch) *s, const real *g, pool_window wh)
-{
-    const pool_axis *w = &p->w;
-    ptrdiff_t n = t->channels, all = p->channels, step = w->stride * n, code = p->h.dilation * w->in;
-    if (!p->by_pixel) {
-        memcpy(s->value, g, (size_t)(t->outputs * n) * sizeof(real));
-        for (ptrdiff_t k = 0; k < wh.taps; k++)
-            for (ptrdiff_t f = 0; f < p->phases; f++)
-                FN(mark_phase)(s, f, k * code, (t->outputs + p->far) * n, FN(ring_row)(p, s, wh.first + k * p->h.dilation) + f * p->phase);
-        return;
-    }
-    for (ptrdiff_t k = 0; k < wh.taps; k++) {
-        real *row = FN(ring_row)(p, s, wh.first + k * p->h.dilation);
-        for (ptrdiff_t o = 0; o < t->outputs; o++) {
-            const inum *found = s->found + o * n;
-            const real *from = g + o * all;
-            ptrdiff_t i = 0;
-            for (; i + LANES <= n; i += LANES) {
-                ivec place = ivload(found + i);
-                vec v = vload(from + i);
-                for (ptrdiff_t j = 0; j < w->kernel; j++) {
-                    real *to = row + o * step + s->offset[j] + i;
-                    vstore(to, vload(to) + vsel(iveq(place, ivset((inum)(k * code + j * w->dilation))), v, vzero()));
-                }
-            }
-            for (; i < n; i++)
-                for (ptrdiff_t j = 0; j < w->kernel; j++)
-                    if (found[i] == k * code + j * w->dilation)
-                        row[o * step + s->offset[j] + i] += from[i];
-        }
-    }
-}
-
-/* a vector at a time, the last one partial */
-INLINE void FN(store_some)(real *out, vec v, ptrdiff_t n)
-{
-    if (n >= LANES)
-        vstore(out, v);
-    else if (n > 0)
-        vstore_n(out, v, n);
-}
-
-/* a row of the ring to out */
-static void FN(flush_row)(const pool_plan *p, const pool_tile *t, const real *row, real *out)
-{
-    ptrdiff_t n = t->channels, all = p->channels, reached = t->hi - t->lo;
-    if (p->phases == 1 && n == all)
-        memcpy(out, row + t->lo * n, (size_t)(reached * n) * sizeof(real));
-    else if (p->phases == 2 && n == 1) {
-        const real *even = row + place_of(p, t->lo, 1), *odd = row + place_of(p, t->lo + 1, 1);
-        for (ptrdiff_t i = 0; i < reached; i += 2 * LANES) {
-            vec a, b;
-            vzip(vload(even + i / 2), vload(odd + i / 2), &a, &b);
-            FN(store_some)(out + i, a, reached - i);
-            FN(store_some)(out + i + LANES, b, reached - i - LANES);
-        }
-    } else
-        for (ptrdiff_t f = 0; f < p->phases; f++) {
-            /* cells that stand in phase f */
-            ptrdiff_t i = (f - t->lo % p->phases + p->phases) % p->phases;
-            const real *from = row + place_of(p, t->lo + i, n);
-            for (; i < reached; i += p->phases, from += n)
-                for (ptrdiff_t c = 0; c < n; c++)
-                    out[i * all + c] = from[c];
-        }
-    FN(zero_pixels)(out + reached * all, p->w.in - reached, n, all);
-}
-
-/* a row of the ring that no later window touches: to out if it is one of rows first..last-1, else it belongs to another */
-static void FN(retire_row)(const pool_plan *p, const pool_tile *t, const FN(max_scratch) *s, ptrdiff_t h, ptrdiff_t first, ptrdiff_t last, real *out)
-{
-    real *row = FN(ring_row)(p, s, h);
-    if (h >= first && h < last)
-        FN(flush_row)(p, t, row, out + h * p->w.in * p->channels);
-    memset(row, 0, (size_t)(p->phases * p->phase) * sizeof(real));
-}
-
-/* rows first..last-1 of a plane of out */
-static void FN(mark_rows)(const pool_plan *p, const pool_tile *t, FN(max_scratch) *s, const real *x, const real *g, ptrdiff_t first,
-                          ptrdiff_t last, real *out)
-{
-    ptrdiff_t n = t->channels, lo, hi, unused, taps = 0;
-    cover(&p->h, first, &lo, &unused);
-    cover(&p->h, last - 1, &unused, &hi);
-    ptrdiff_t done = most(0, least(first, lo * p->h.stride - p->h.before));
-    memset(s->ring, 0, (size_t)(p->ring * p->phases * p->phase) * sizeof(real));
-    for (ptrdiff_t i = 1; i <= p->far * n; i++)
-        s->found[-i] = NOWHERE;
-    for (ptrdiff_t f = 0; f < p->phases && !p->by_pixel; f++) {
-        s->starts[f] = taps;
-        for (ptrdiff_t j = p->w.kernel - 1; j >= 0; j--) /* so that a cell's sum has the order of the outputs */
-            if (j * p->w.dilation % p->phases == f) {
-                s->tap_shifts[taps] = j * p->w.dilation / p->phases * n;
-                s->tap_codes[taps++] = j * p->w.dilation;
-            }
-        s->starts[f + 1] = taps;
-    }
-    for (ptrdiff_t oh = lo; oh <= hi; oh++) {
-        for (; done < oh * p->h.stride - p->h.before; done++)
-            FN(retire_row)(p, t, s, done, first, last, out);
-        FN(max_row)(p, t, s, x, 0, oh, s->value, 1, n);
-        for (ptrdiff_t i = 0; i < p->far * n + LANES; i++)
-            s->found[t->outputs * n + i] = NOWHERE;
-        FN(mark_row)(p, t, s, g + oh * p->w.out * p->channels, window(&p->h, oh));
-    }
-    for (; done < last; done++)
-        FN(retire_row)(p, t, s, done, first, last, out);
-}
-
-/* one part of a plane of out, cell by cell: zeroed, then the windows that touch it are searched in their order, and each adds
- * its gradient at its maximum if that lies in the part */
-static void FN(spread_part)(const pool_plan *p, ptrdiff_t chunk, FN(max_scratch) *s, const real *x, const real *g, int cut,
-                            ptrdiff_t first, ptrdiff_t last, real *out)
-{
-    const pool_axis *axes[3] = {&p->d, &p->h, &p->w};
-    ptrdiff_t lo[3] = {0, 0, 0}, hi[3] = {p->d.out - 1, p->h.out - 1, p->w.out - 1}, all = p->channels, unused;
-    cover(axes[cut], first, &lo[cut], &unused);
-    cover(axes[cut], last - 1, &unused, &hi[cut]);
-    /* from here on in cells: the axes before the one that is cut have length 1 */
-    first *= cells_in(p) / axes[cut]->in;
-    last *= cells_in(p) / axes[cut]->in;
-    FN(zero_pixels)(out + first * all, last - first, least(p->chunk, all - chunk * p->chunk), all);
-    for (ptrdiff_t n = 0; n < p->tiles; n++) {
-        pool_tile t = tile_of(p, chunk * p->tiles + n);
-        if (t.o > hi[2] || t.o + t.outputs <= lo[2])
-            continue;
-        FN(max_tile)(p, &t, s);
-        for (ptrdiff_t od = lo[0]; od <= hi[0]; od++)
-            for (ptrdiff_t oh = lo[1]; oh <= hi[1]; oh++) {
-                FN(max_row)(p, &t, s, x, od, oh, s->value, 1, t.channels);
-                FN(indices_of)(p, &t, s, s->index, 0, t.channels);
-                const real *from = g + ((od * p->h.out + oh) * p->w.out + t.o) * all;
-                if (all == 1 && p->parts == 1) {
-                    for (ptrdiff_t o = 0; o < t.outputs; o++)
-                        out[s->index[o]] += from[o];
-                    continue;
-                }
-                for (ptrdiff_t o = 0; o < t.outputs; o++)
-                    for (ptrdiff_t c = 0; c < t.channels; c++) {
-                        int64_t at = s->index[o * t.channels + c];
-                        if (at >= first && at < last)
-                            out[at * all + c] += from[o * all + c];
-                    }
-            }
-    }
-}
-
-/* units lo..hi-1 of the gradient from x alone; each writes its own part of out */
-FUNC void FN(max_pool_backward)(const pool_plan *p, ptrdiff_t lo, ptrdiff_t hi, void *memory)
-{
-    FN(max_scratch) s = FN(max_scratch_of)(p, memory);
-    ptrdiff_t all = p->channels;
-    int cut = p->d.in > 1 ? 0 : p->h.in > 1 ? 1 : 2;
-    for (ptrdiff_t u = lo; u < hi; u++) {
-        ptrdiff_t plane = u / p->parts / p->chunks, chunk = u / p->parts % p->chunks, c = chunk * p->chunk;
-        ptrdiff_t first = u % p->parts * p->part, last = least(first + p->part, (cut == 0 ? &p->d : cut == 1 ? &p->h : &p->w)->in);
-        const real *x = (const real *)p->x + plane * cells_in(p) * all, *g = (const real *)p->g + plane * cells_out(p) * all + c;
-        real *out = (real *)p->out + plane * cells_in(p) * all + c;
-        if (p->marked) {
-            pool_tile t = tile_of(p, chunk);
-            FN(max_tile)(p, &t, &s);
-            FN(mark_rows)(p, &t, &s, x, g, cut == 1 ? first : 0, cut == 1 ? last : p->h.in, out);
-        } else
-            FN(spread_part)(p, chunk, &s, x, g, cut, first, last, out);
-    }
-}
-
-/* out[index] += g along a plane, and the same of ABREAST planes at once: neighbours often share their maximum, and one plane's
- * additions to it would wait for each other */
-INLINE void FN(scatter_planes)(const real *g, const int64_t *index, ptrdiff_t outputs, ptrdiff_t cells, int planes, real *out)
-{
-    for (ptrdiff_t o = 0; o < outputs; o++) {
-        ptrdiff_t at[ABREAST];
-        real v[ABREAST];
-        for (int k = 0; k < planes; k++) {
-            at[k] = k * cells + index[k * outputs + o];
-            v[k] = g[k * outputs + o];
-        }
-        for (int k = 0; k < planes; k++)
-            out[at[k]] += v[k];
-    }
-}
-
-FUNC void FN(scatter)(const real *g, const int64_t *index, ptrdiff_t outputs, ptrdiff_t cells, ptrdiff_t planes, real *out)
-{
-    memset(out, 0, (size_t)(planes * cells) * sizeof(real));
-    if (planes == ABREAST)
-        FN(scatter_planes)(g, index, outputs, cells, ABREAST, out);
-    else
-        for (ptrdiff_t k = 0; k < planes; k++)
-            FN(scatter_planes)(g + k * outputs, index + k * outputs, outputs, cells, 1, out + k * cells);
-}
-
-/* units lo..hi-1 of the gradient from indices (int64), which need not be those of a forward */
-FUNC void FN(max_pool_scatter)(const pool_plan *p, ptrdiff_t lo, ptrdiff_t hi, void *memory)
-{
-    ptrdiff_t all = p->channels, cells = cells_in(p), outputs = cells_out(p);
-    (void)memory;
-    for (ptrdiff_t u = lo; u < hi; u++) {
-        ptrdiff_t plane = u / p->chunks * p->abreast, c0 = u % p->chunks * p->chunk, channels = least(p->chunk, all - c0);
-        const real *g = (const real *)p->g + plane * outputs * all + c0;
-        const int64_t *index = (const int64_t *)p->index + plane * outputs * all + c0;
-        real *out = (real *)p->out + plane * cells * all + c0;
-        if (all == 1) {
-            FN(scatter)(g, index, outputs, cells, least(p->abreast, p->planes - plane), out);
-            continue;
-        }
-        FN(zero_pixels)(out, cells, channels, all);
-        for (ptrdiff_t o = 0; o < outputs; o++)
-            for (ptrdiff_t c = 0; c < channels; c++)
-                out[index[o * all + c] * all + c] += g[o * all + c];
     }
 }
 
