@@ -1,0 +1,54 @@
+"""Gradients of max pooling on every path of the kernel: bits against one addition after the other."""
+
+import numpy as np
+import pytest
+from support import seeded
+
+from cpuops import CpuBackend, IndexRangeError, ThreadedCpuBackend
+
+# kernel_size, stride, padding, dilation: windows apart, side by side, overlapping; rows longer and shorter than a vector
+WINDOWS = [(2, 2, 0, 1), (2, 3, 1, 1), (3, 2, 1, 1), (3, 1, 1, 1), ((1, 5), (3, 4), (0, 2), 1), (3, (2, 1), 1, 2), (2, 9, 0, 1)]
+SHAPES = [(2, 1, 9, 70), (17, 1, 8, 33), (2, 7, 6, 11), (1, 16, 7, 9), (2, 64, 9, 12), (1, 85, 9, 10), (1, 67, 5, 21)]  # B C H W
+
+
+def added_up(x, g, indices):
+    """In the order of the output's cells; all [B, C, ...]."""
+    grad = np.zeros((x.shape[0] * x.shape[1], x[0, 0].size), x.dtype)
+    flat = (len(grad), -1)
+    np.add.at(grad, (np.arange(len(grad))[:, None], indices.reshape(flat)), g.reshape(flat))
+    return grad.reshape(x.shape)
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_gradients_of_maxima(dtype, shape, layout):
+    rng = seeded("gradients of maxima", layout, dtype, *shape)
+    to = (0, 2, 3, 1) if layout == "NHWC" else (0, 1, 2, 3)
+    for kernel, stride, padding, dilation in WINDOWS:
+        options = {"stride": stride, "padding": padding, "dilation": dilation, "layout": layout}
+        x = rng.integers(-2, 3, shape).astype(dtype)  # many equals
+        laid = np.ascontiguousarray(x.transpose(to))
+        found = CpuBackend().max_pool2d_with_indices(laid, kernel, **options)[1]
+        indices = np.ascontiguousarray(found.transpose(np.argsort(to)))
+        g = rng.standard_normal(indices.shape).astype(dtype)
+        laid_g = np.ascontiguousarray(g.transpose(to))
+        elsewhere = indices.copy()  # the last one lies outside its window
+        elsewhere.reshape(-1)[-1] = 0
+        anywhere = rng.integers(0, x[0, 0].size, indices.shape)
+        for backend in (CpuBackend(), ThreadedCpuBackend(3)):
+            got = backend.max_pool2d_backward(laid, laid_g, kernel, **options)
+            assert got.transpose(np.argsort(to)).tobytes() == added_up(x, g, indices).tobytes(), (kernel, stride)
+            for given in (indices, elsewhere, anywhere):
+                at = np.ascontiguousarray(given.transpose(to))
+                got = backend.max_pool2d_with_indices_backward(laid, kernel, laid_g, at, **options)
+                assert got.transpose(np.argsort(to)).tobytes() == added_up(x, g, given).tobytes(), (kernel, stride)
+
+
+@pytest.mark.parametrize("bad", [-1, 12, 2**40, -(2**63), 2**63 - 1])
+def test_an_index_outside_among_many(bad):
+    x, g = np.zeros((700, 3, 3, 4), np.float32), np.zeros((700, 3, 2, 3), np.float32)
+    indices = np.full(g.shape, 11)
+    CpuBackend().max_pool2d_with_indices_backward(x, 2, g, indices, stride=1)
+    indices[345, 1, 1, 2] = bad
+    with pytest.raises(IndexRangeError, match=r"indices.*\[345, 1, 1, 2\]"):
+        CpuBackend().max_pool2d_with_indices_backward(x, 2, g, indices, stride=1)
