@@ -92,7 +92,7 @@ ELEMENTWISE = [
     ("mul_backward", "gxy", lambda g, x, y: (g * y, g * x)),
     ("div_backward", "gxp", lambda g, x, y: (g / y, -g * x / (y * y))),
     ("maximum_backward", "gxy", maximum_grads),
-    ("neg_backward", "gx", lambda g, x: -g),
+    ("neg_backward", "gx", lambda g, x: np.where(np.isnan(x), x, -g)),  # NaN stays, as in every gradient here
     ("exp_backward", "ge", lambda g, e: g * e),
     ("expm1_backward", "gx", lambda g, x: g * np.exp(x)),
     ("log_backward", "gp", lambda g, x: g / x),
