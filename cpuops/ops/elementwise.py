@@ -253,6 +253,8 @@ def pair_gradient(name, summary):
     op = name + "_backward"
 
     def method(self, output_grad, lhs, rhs):
+        if _check.ready_alike(lhs, rhs) and _check.ready_alike(lhs, output_grad):
+            return self._pair_backward(name, index, output_grad, lhs, rhs)
         x, y, g = pair_operands(op, lhs, rhs, (output_grad,), ("output_grad",))
         shape = _check.broadcast(op, ("lhs", "rhs"), (x.shape, y.shape))
         _check.shape(op, "output_grad", g, shape, "the shape of the output")
