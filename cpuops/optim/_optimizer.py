@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, NamedTuple
 
@@ -38,7 +39,7 @@ def _fitting(array: Array, g: Array) -> tuple[Array, Array]:
     return array, g
 
 
-class Optimizer:
+class Optimizer(ABC):
     """What all optimizers do; a subclass has its options' checks, the names of its state, and the step of parameters alike.
 
     Parameters
@@ -100,13 +101,13 @@ class Optimizer:
             raise ArgumentError(message(self._op, name, shown(value), f"a number from {low:g} to below {below:g}"))
         return value
 
+    @abstractmethod
     def _check(self, group: Mapping[str, Any]) -> None:
         """Refuse wrong options."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _step(self, group: dict[str, Any], alike: Alike, step: int, lr: float) -> None:
         """Update parameters and their state; `step` is the number of this step, from 1."""
-        raise NotImplementedError
 
     @property
     def parameters(self) -> Iterator[Var]:

@@ -17,12 +17,13 @@ def make(rng, batch, cin, cout, length, kernel, bias=True, groups=1, **options):
     x, w = normal(rng, batch, cin, *length), normal(rng, cout, cin // groups, *kernel)
     if options.get("layout") == "NHWC":
         x, w = x.transpose(0, 2, 3, 1).copy(), w.transpose(2, 3, 1, 0).copy()
-    args = {"x": x, "weight": w}
-    if bias:
-        args["bias"] = normal(rng, cout)
-    if groups != 1:
-        options["groups"] = groups
-    return Call(args, options)
+    return with_bias(rng, x, w, cout, bias, groups, options)
+
+
+def with_bias(rng, x, w, cout, bias, groups, options):
+    """The call on these operands; a bias and groups only where they are wanted."""
+    args = {"x": x, "weight": w} | ({"bias": normal(rng, cout)} if bias else {})
+    return Call(args, options | ({"groups": groups} if groups != 1 else {}))
 
 
 # (batch, Cin, Cout, length, kernel, options) by number of axes: every option off its default, and unlike on each axis

@@ -2,17 +2,13 @@
 
 import numpy as np
 
-from table.base import CHANNELS, TAILS, Bad, Call, Gradient, Row, normal, terms
-from table.conv import H31, H62, f, has_bias
+from table.base import CHANNELS, TAILS, Bad, Gradient, Row, normal, terms
+from table.conv import H31, H62, f, has_bias, with_bias
 
 
 def make(rng, batch, cin, cout, length, kernel, bias=True, groups=1, **options):
-    args = {"x": normal(rng, batch, cin, *length), "weight": normal(rng, cin, cout // groups, *kernel)}
-    if bias:
-        args["bias"] = normal(rng, cout)
-    if groups != 1:
-        options["groups"] = groups
-    return Call(args, options)
+    x, w = normal(rng, batch, cin, *length), normal(rng, cin, cout // groups, *kernel)
+    return with_bias(rng, x, w, cout, bias, groups, options)
 
 
 # (batch, Cin, Cout, length, kernel, options) by number of axes: every option off its default, and unlike on each axis
