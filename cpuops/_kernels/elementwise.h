@@ -36,9 +36,9 @@
       vsel(mand(vgt(vfma(p, x, q), ZERO), vlt(vfma(p, x, q), ONE)), p * g, ZERO))                                        \
     U(log_sigmoid, vlogsigmoid(x), g * vsigmoid(vneg(x)))                                                                \
     U(tanh, vtanh(x), g * vfnma(x, x, ONE))                                                                              \
-    U(gelu, vgelu(x), g * vfma(BOUNDED(x), vnormpdf(x), vnormcdf(x)))                                                    \
+    U(gelu, vgelu(x), g * vgelu_slope(x))                                                                                \
     U(gelu_tanh, vgelu_tanh(x), g * FN(gelu_tanh_slope)(BOUNDED(x)))                                                     \
-    U(silu, vsilu(x), g * vsigmoid(x) * vfma(BOUNDED(x), vsigmoid(vneg(x)), ONE))                                        \
+    U(silu, vsilu(x), g * FN(silu_slope)(BOUNDED(x)))                                                                       \
     U(mish, FN(mish)(x), g * FN(mish_slope)(BOUNDED(x)))                                                                 \
     U(hard_swish, vsel(vle(x, vneg(THREE)), ZERO, vsel(vge(x, THREE), x, x * (x + THREE) / SIX)),                        \
       vsel(vle(x, vneg(THREE)), ZERO, vsel(vge(x, THREE), g, g * (x / THREE + HALF))))                                   \
@@ -55,7 +55,7 @@
     B(maximum, vmax(x, y), FN(share)(g, vgt(x, y), vlt(x, y)), FN(share)(g, vlt(x, y), vgt(x, y)))                       \
     B(minimum, vmin(x, y), FN(share)(g, vlt(x, y), vgt(x, y)), FN(share)(g, vgt(x, y), vlt(x, y)))                       \
     /* x: the half that passes, y: the half that gates */                                                               \
-    B(glu, x * vsigmoid(y), g * vsigmoid(y), g * x * vsigmoid(y) * vsigmoid(vneg(y)))                                     \
+    B(glu, x * vsigmoid(y), g * vsigmoid(y), g * x * FN(sigmoid_slope)(y))                                                \
     /* y: the slope; the gradient to y is summed by the caller */                                                       \
     B(prelu, vsel(vgt(x, ZERO), x, y * x), vsel(vgt(x, ZERO), g, vsel(visnan(x), x, g * y)), vsel(vgt(x, ZERO), ZERO, g * x))
 

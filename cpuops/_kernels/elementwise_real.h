@@ -19,12 +19,34 @@
 /* beyond this every sigmoid, exp and normal density here is 0 or constant in `real` */
 #define BOUNDED(v) CLAMP(v, vset(-1000), vset(1000))
 
+/* sigmoid(x) and sigmoid(-x), which is 1 - sigmoid(x) without cancellation */
+INLINE vec FN(sigmoids)(vec x, vec *minus)
+{
+    vec e = vexp(vneg(vabs(x))), high = ONE / (ONE + e), low = e * high;
+    vmask below = vlt(x, ZERO);
+    *minus = vsel(below, high, low);
+    return vsel(below, low, high);
+}
+
+INLINE vec FN(sigmoid_slope)(vec x)
+{
+    vec t, s = FN(sigmoids)(x, &t);
+    return s * t;
+}
+
+/* d/dx silu = s (1 + x (1 - s)) */
+INLINE vec FN(silu_slope)(vec x)
+{
+    vec t, s = FN(sigmoids)(x, &t);
+    return s * vfma(x, t, ONE);
+}
+
 /* d/dx gelu_tanh = s + x s(1-s) 2 c (1 + 3 a x^2), s = sigmoid(2u), u = c (x + a x^3), c = sqrt(2/pi), a = 0.044715 */
 INLINE vec FN(gelu_tanh_slope)(vec x)
 {
     const vec c2 = vset((real)1.5957691216057307117597842397), a = vset((real)0.044715);
     vec xx = x * x, u2 = c2 * x * vfma(a, xx, ONE);
-    vec s = vsigmoid(u2), t = vsigmoid(vneg(u2));
+    vec t, s = FN(sigmoids)(u2, &t);
     return vfma(x * s * t, c2 * vfma(vset((real)(3 * 0.044715)), xx, ONE), s);
 }
 
@@ -52,16 +74,24 @@ INLINE vec FN(mish_slope)(vec x)
 /* x - tanh(x); near 0 its series, where the difference would cancel */
 INLINE vec FN(tanhshrink)(vec x)
 {
-    static const double C[] = {
+#if IS_F64
+#define TANHSHRINK_NEAR 0.25
+    static const real C[] = {
         1.0 / 3, -2.0 / 15, 17.0 / 315, -62.0 / 2835, 1382.0 / 155925, -21844.0 / 6081075, 929569.0 / 638512875,
         -6404582.0 / 10854718875, 443861162.0 / 1856156927625, -18888466084.0 / 194896477400625,
         113927491862.0 / 2900518163668125,
     };
-    vec xx = x * x, s = vset((real)C[10]);
-    for (int i = 9; i >= 0; i--)
-        s = vfma(s, xx, vset((real)C[i]));
+#else
+#define TANHSHRINK_NEAR 0.5f
+    static const real C[] = {0.333333343f, -0.133335233f, 0.0540273562f, -0.0225125533f, 0.0116739236f, -0.00753085688f};
+#endif
+    enum { TERMS = sizeof C / sizeof *C };
+    vec xx = x * x, s = vset(C[TERMS - 1]);
+    for (int i = TERMS - 2; i >= 0; i--)
+        s = vfma(s, xx, vset(C[i]));
     vec far = vsel(veq(vabs(x), INFINITE), x, x - vtanh(x));
-    return vsel(vlt(vabs(x), vset((real)0.25)), x * (xx * s), far);
+    return vsel(vlt(vabs(x), vset(TANHSHRINK_NEAR)), x * (xx * s), far);
+#undef TANHSHRINK_NEAR
 }
 
 /* g where this operand wins, half where they are equal, 0 where it loses, NaN where they cannot be compared */

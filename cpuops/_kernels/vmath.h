@@ -1,12 +1,13 @@
 /* vmath.h: vector mathematics on `vec`, float and double, one source for all levels. Include after simd.h.
  *
  * Every word takes any value: subnormal arguments and results are kept (rounded once), infinities give the limit, a NaN
- * gives a NaN, and the sign of zero is the function's. Nothing branches on the data, and a lane's bits depend on that
- * lane alone.
+ * gives a NaN, and the sign of zero is the function's. A lane's bits depend on that lane alone. Nothing branches on the
+ * data, but for the far tail of vgelu at v4.
  *
  *   vexp vexpm1 vlog vlog1p vtanh vsigmoid verf
- *   vnormcdf     Phi(x), relatively accurate in the lower tail        vnormpdf   exp(-x*x/2)/sqrt(2*pi)
- *   vgelu        x*Phi(x), likewise (-0 at -inf)                      vgelu_tanh x*sigmoid(2*sqrt(2/pi)*(x + 0.044715*x^3))
+ *   vgelu        x*Phi(x), relatively accurate in the lower tail, -0 at -inf
+ *   vgelu_slope  its derivative, Phi(x) + x*exp(-x*x/2)/sqrt(2*pi)
+ *   vgelu_tanh   x*sigmoid(2*sqrt(2/pi)*(x + 0.044715*x^3))
  *   vsilu        x*sigmoid(x) (-0 at -inf)
  *   vsoftplus    log(1 + exp(x)) = max(x, 0) + log1p(exp(-|x|))       vlogsigmoid  -vsoftplus(-x)
  *
@@ -14,30 +15,34 @@
  * 37th of the 2^32 bit patterns, and 4e6 values within -110 ... 90) and in long double or __float128 (float64: 1e6 values
  * from all exponents, with more around 0 and 1 and down to underflow):
  *
- *                 float32            float64
- *                 v2     v3, v4      v2     v3, v4
- *   vexp          0.98   1.00        0.96   1.00
- *   vexpm1        1.10   1.09        1.13   1.13
- *   vlog          0.87   0.86        0.84   0.84
- *   vlog1p        0.99   0.99        0.91   0.91
- *   vtanh         1.31   1.31        1.43   1.43
- *   vsigmoid      1.46   1.52        1.46   1.46
- *   verf          1.27   1.07        1.45   1.30
- *   vnormcdf      0.82   0.82        3.22   3.14
- *   vnormpdf      1.38   1.38        1.31   1.31
- *   vgelu         0.81   0.81        3.87   2.89
- *   vgelu_tanh    1.89   1.59        1.57   1.57
- *   vsilu         1.43   1.46        1.34   1.43
- *   vsoftplus     1.34   1.31        1.25   1.25
- *   vlogsigmoid   1.33   1.30        1.25   1.25
+ *                 float32               float64
+ *                 v2     v3     v4      v2     v3, v4
+ *   vexp          0.98   1.00   1.00    0.96   1.00
+ *   vexpm1        1.10   1.29   1.29    1.13   1.13
+ *   vlog          0.87   0.86   0.86    0.84   0.84
+ *   vlog1p        0.99   0.99   0.99    0.91   0.91
+ *   vtanh         1.31   1.31   1.14    1.43   1.43
+ *   vsigmoid      1.46   1.52   1.52    1.46   1.46
+ *   verf          1.27   1.07   1.07    1.45   1.30
+ *   vgelu         0.81   0.81   1.60    3.87   2.89
+ *   vgelu_tanh    1.89   1.59   1.59    1.57   1.57
+ *   vsilu         1.43   1.46   1.46    1.34   1.43
+ *   vsoftplus     1.34   1.31   1.31    1.25   1.25
+ *   vlogsigmoid   1.33   1.30   1.30    1.25   1.25
+ *
+ * vgelu_slope errs by at most 2e-7 (float32), beside the values of its sum.
  *
  * How two ulp are kept where there is no fused multiply-add (v2): multiples of ln 2 are subtracted in two parts, the first
  * exact; sums that are divided by, or multiplied afterwards, carry the part their rounding lost; squares and products in
- * an exponent are taken with their error term. Normal-distribution tails of floats are computed in double.
+ * an exponent are taken with their error term. Normal-distribution tails of floats are computed in double, but at v4, where
+ * polynomials in many pieces (their coefficients are looked up in registers) are as accurate, and five times as fast.
  */
 #ifndef CPUOPS_VMATH_H
 #define CPUOPS_VMATH_H
 #include "simd.h"
+#if SIMD_AVX512
+#include "vmath_pieces.h"
+#endif
 
 #define vexp FN(vexp)
 #define vexpm1 FN(vexpm1)
@@ -47,12 +52,11 @@
 #define vsigmoid FN(vsigmoid)
 #define verf FN(verf)
 #define vgelu FN(vgelu)
+#define vgelu_slope FN(vgelu_slope)
 #define vgelu_tanh FN(vgelu_tanh)
 #define vsilu FN(vsilu)
 #define vsoftplus FN(vsoftplus)
 #define vlogsigmoid FN(vlogsigmoid)
-#define vnormcdf FN(vnormcdf)
-#define vnormpdf FN(vnormpdf)
 
 /* ---- float vectors as two double vectors, lanes in order ---- */
 #if SIMD_AVX512
@@ -120,6 +124,10 @@ typedef uint64_t vm_bits_f64 __attribute__((vector_size(SIMD_BYTES)));
 #define vm_log_sum FN(vm_log_sum)
 #define vm_normal_tail FN(vm_normal_tail)
 #define vm_exp_square FN(vm_exp_square)
+#define vm_normcdf FN(vm_normcdf)
+#define vm_normpdf FN(vm_normpdf)
+#define vm_gelu_tail FN(vm_gelu_tail)
+#define vm_piecewise FN(vm_piecewise)
 
 #define REAL_BODY "vmath_real.h"
 #include "for_each_real.h"

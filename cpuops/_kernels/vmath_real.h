@@ -28,6 +28,7 @@
 #define GELU_TANH_LOW -12.0f
 #define NORMAL_LOW -15.0f
 #define NORMPDF_LOW -2.84130571e-08f
+#define HALF_LOG2E_LOW -9.62981495e-09f /* -LOG2E/2 less its float */
 #define GELU_TANH_A_LOW -4.53406804e-08f
 #define GELU_TANH_B_LOW 2.3988324e-09f
 #endif
@@ -140,12 +141,34 @@ INLINE vec vm_expm1(vec x, vec *lo)
 INLINE vec vexpm1(vec x)
 {
     /* half of everything, for 2^n to exist up to the overflow; but tiny x are not halved */
+#if SIMD_FMA && !IS_F64
+    vec n, r = vm_exp_reduce(vmax_fast(C(EXPM1_LOW), vmin_fast(C(EXP_HIGH), x)), &n, NULL);
+    vec s = vm_pow2(n - C(1)), tail = r * r * vm_exp_tail(r);
+    vec y = vfma(s, tail, vfma(s, r, s - C(0.5)));
+#else
     vec n, r_lo, r = vm_exp_reduce(vmax_fast(C(EXPM1_LOW), vmin_fast(C(EXP_HIGH), x)), &n, &r_lo);
     vec s = vm_pow2(n - C(1)), s1 = s - C(0.5), sr = s * r, tail = vfma(r * r, vm_exp_tail(r), r_lo);
     vec h = s1 + sr;
     vec y = h + vfma(s, tail, sr - (h - s1));
+#endif
     return vcopysign(vsel(veq(n, C(0)), r + tail, y + y), x);
 }
+
+#if SIMD_AVX512 && !IS_F64
+/* A function of t in [0, 15) by 16 polynomials of degree 6 in t - c: the ranges of t are a quarter long up to 1, then a
+ * half to 3, one to 7, two to 15, which are the leading bits of t + 1, counted from those of 2. Its value is p u + c0 */
+INLINE vec vm_piecewise(vec t, const float table[8][16], vec *c0, vec *u)
+{
+    const __m512i piece = _mm512_srli_epi32(_mm512_castps_si512((__m512)(t + C(1))), MANTISSA - 2);
+#define ROW(k) (vec)_mm512_permutexvar_ps(piece, _mm512_load_ps(table[k]))
+    *u = t - ROW(0);
+    *c0 = ROW(1);
+    return vfma(vfma(vfma(vfma(vfma(ROW(7), *u, ROW(6)), *u, ROW(5)), *u, ROW(4)), *u, ROW(3)), *u, ROW(2));
+#undef ROW
+}
+#define PIECEWISE_END 14.99f
+#define NORMAL_END 6.8f
+#endif
 
 INLINE vec vtanh(vec x)
 {
@@ -156,6 +179,9 @@ INLINE vec vtanh(vec x)
     vec d = C(2) + m, d_lo = (m - (d - C(2))) + m_lo;
     vec q = m / d;
     return vcopysign(q + vfnma(q, d_lo, m_lo) * vfnma(C(0.5), q, C(0.5)), x);
+#elif SIMD_AVX512
+    vec c0, u, p = vm_piecewise(vmin_fast(C(PIECEWISE_END), vabs(x)), PIECES_TANH, &c0, &u);
+    return vcopysign(vfma(p, u, c0), x);
 #else
     vec t = vabs(x), z = x * x;
     vec near = vfma(t * z, POLYNOMIAL(z, -0.333332837f, 0.133314833f, -0.0537428558f, 0.0206486322f, -0.00571501255f), t);
@@ -300,7 +326,8 @@ INLINE vec vm_exp_square(vec t, vec *n, vec *lo)
     return p;
 }
 
-INLINE vec vnormpdf(vec x)
+/* exp(-x*x/2)/sqrt(2*pi) */
+INLINE vec vm_normpdf(vec x)
 {
     vec n, lo, p = vm_exp_square(vmin_fast(C(1 - NORMAL_LOW), vabs(x)), &n, &lo);
     p = p * C(0.39894228040143267794);
@@ -338,7 +365,8 @@ INLINE vec vm_normal_tail(vec t, vec *n, vec *y_lo)
     return y;
 }
 
-INLINE vec vnormcdf(vec x)
+/* Phi(x) */
+INLINE vec vm_normcdf(vec x)
 {
     vec n, h_lo, h = vm_normal_tail(vmin_fast(C(-NORMAL_LOW), vabs(x)), &n, &h_lo);
     h = vm_scale(h + h_lo, n);
@@ -363,6 +391,55 @@ INLINE vec verf(vec x)
                               -1.4926881464540577e-05, 1.6481058951767502e-06, -1.6557131603945853e-07,
                               1.6013252689380303e-08, -1.6464887548359849e-09, 1.4343903870165841e-10);
     return vcopysign(vsel(vlt(t, C(1)), t + near, far), x);
+}
+
+#else
+#if SIMD_AVX512
+/* Phi(-t) = (R + r_lo)(1 + e) 2^n for 0 <= t < PIECEWISE_END, where it underflows; returns e */
+INLINE vec vm_normal_tail(vec t, vec *r, vec *r_lo, vec *n)
+{
+    vec c0, u, p = vm_piecewise(t, PIECES_MILLS, &c0, &u);
+    *r = vfma(p, u, c0);
+    *r_lo = vfma(p, u, c0 - *r);
+    /* 2^f - 1, |f| <= 1/2 */
+    vec s = t * t, s_lo = vfms(t, t, s), k = vfma(s, C(-0.5 * LOG2E), C(MAGIC)) - C(MAGIC);
+    vec f = vfma(s, C(-0.5 * LOG2E), -k) + vfma(s_lo, C(-0.5 * LOG2E), s * C(HALF_LOG2E_LOW));
+    *n = k;
+    return f * POLYNOMIAL(f, 0.693147182f, 0.240226492f, 0.0555036739f, 0.00961830746f, 0.00133873895f,
+                          0.000153836547f);
+}
+
+/* x Phi(x) for x < 0, whose exponential is too steep for pieces beyond NORMAL_END */
+INLINE vec vm_gelu_tail(vec x)
+{
+    vec low = vmax_fast(C(-PIECEWISE_END), x), r, r_lo, n, e = vm_normal_tail(-low, &r, &r_lo, &n);
+    vec y = low * r; /* x inside, for a subnormal result to be rounded once */
+    return vm_scale(y + vfma(y, e, vfma(low, r_lo, vfms(low, r, y))), n);
+}
+
+INLINE vec vgelu(vec x)
+{
+    /* Phi(-t) by 32 polynomials in t - c, piece 1.2 t + t*t/2 */
+    vec t = vmin_fast(C(NORMAL_END), vabs(x));
+    const __m512i piece = _mm512_castps_si512((__m512)vfma(t, vfma(t, C(0.5), C(1.2)), C(MAGIC)));
+#define ROW(k) (vec)_mm512_permutex2var_ps(_mm512_load_ps(PIECES_NORMAL[k]), piece, _mm512_load_ps(PIECES_NORMAL[k] + 16))
+    vec u = t - ROW(0);
+    vec p = vfma(vfma(vfma(vfma(vfma(ROW(7), u, ROW(6)), u, ROW(5)), u, ROW(4)), u, ROW(3)), u, ROW(2));
+    p = vfma(p, u, ROW(1));
+#undef ROW
+    vec y = vfnma(t, p, vmax_fast(C(0), x)); /* t Phi(-t) off x or 0, whose sign stays */
+    vmask tail = vlt(x, C(-NORMAL_END));
+    if (__builtin_expect(many(tail), 0))
+        y = vsel(tail, vm_gelu_tail(x), y);
+    return y;
+}
+
+INLINE vec vgelu_slope(vec x)
+{
+    /* Phi(x) + x phi(x), and 1 less that of -x */
+    vec t = vmin_fast(C(PIECEWISE_END), vabs(x)), r, r_lo, n, e = vm_normal_tail(t, &r, &r_lo, &n);
+    vec q = vfnma(C(0.39894228040143267794), t, r), h = vm_scale(vfma(q, e, q), n);
+    return vsel(vlt(x, C(0)), h, C(1) - h);
 }
 
 #else
@@ -396,7 +473,8 @@ INLINE vec_f64 vm_normal_tail(vec_f64 t, vec_f64 w)
     vec_f64 lo = vm_normal_tail(vwiden_lo(t), vwiden_lo(w_));        \
     vec_f64 hi = vm_normal_tail(vwiden_hi(t), vwiden_hi(w_))
 
-INLINE vec vnormcdf(vec x)
+/* Phi(x) */
+INLINE vec vm_normcdf(vec x)
 {
     vec t = vmin_fast(C(-NORMAL_LOW), vabs(x));
     NORMAL_TAIL(t, lo, hi);
@@ -413,6 +491,8 @@ INLINE vec vgelu(vec x)
 }
 #undef NORMAL_TAIL
 
+#endif
+
 INLINE vec verf(vec x)
 {
     vec t = vabs(x), c = vmin_fast(C(4), t);
@@ -423,6 +503,13 @@ INLINE vec verf(vec x)
     vec n, r = vm_exp_reduce(e, &n, NULL);
     vec far = C(1) - vm_pow2(n) * (C(1) + vm_exp_m1(r));
     return vcopysign(vsel(vlt(t, C(0.96)), vfma(t, near, t), far), x);
+}
+#endif
+
+#if IS_F64 || !SIMD_AVX512 /* a part of the whole above otherwise */
+INLINE vec vgelu_slope(vec x)
+{
+    return vfma(vmax_fast(C(-1000), vmin_fast(C(1000), x)), vm_normpdf(x), vm_normcdf(x));
 }
 #endif
 
@@ -454,5 +541,8 @@ INLINE vec verf(vec x)
 #undef HORNER_12
 #undef HORNER_13
 #undef NORMPDF_LOW
+#undef HALF_LOG2E_LOW
+#undef PIECEWISE_END
+#undef NORMAL_END
 #undef GELU_TANH_A_LOW
 #undef GELU_TANH_B_LOW

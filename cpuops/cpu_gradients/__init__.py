@@ -1,6 +1,5 @@
 """Gradient kernels that replace the defaults of BackwardOps in the CPU backends, one short hook each."""
 
-from .activation import ActivationKernelGradients
 from .attention import AttentionKernelGradients
 from .conv import ConvKernelGradients
 from .conv_transpose import ConvTransposeKernelGradients
@@ -8,6 +7,7 @@ from .ctc import CtcKernelGradients
 from .deform import DeformKernelGradients
 from .elementwise import ElementwiseKernelGradients
 from .embedding import EmbeddingKernelGradients
+from .glu import GluKernelGradients
 from .grid_sample import GridSampleKernelGradients
 from .interpolate import InterpolateKernelGradients
 from .loss import LossKernelGradients
@@ -15,6 +15,7 @@ from .matmul import MatmulKernelGradients
 from .norm import NormKernelGradients
 from .pad import PadKernelGradients
 from .pool import PoolKernelGradients
+from .prelu import PreluKernelGradients
 from .reduce import ReduceKernelGradients
 from .softmax import SoftmaxKernelGradients
 from .unfold import UnfoldKernelGradients
@@ -24,7 +25,8 @@ __all__ = ["CpuGradients"]
 
 class CpuGradients(
     ElementwiseKernelGradients,
-    ActivationKernelGradients,
+    PreluKernelGradients,
+    GluKernelGradients,
     ReduceKernelGradients,
     SoftmaxKernelGradients,
     LossKernelGradients,

@@ -9,6 +9,7 @@ from .ctc import Ctc, CtcGradients
 from .deform import Deform, DeformGradients
 from .elementwise import Elementwise, ElementwiseGradients
 from .embedding import Embedding, EmbeddingGradients
+from .glu import Glu, GluGradients
 from .grid_sample import GridSample, GridSampleGradients
 from .interpolate import Interpolate, InterpolateGradients
 from .loss import Loss, LossGradients
@@ -16,6 +17,7 @@ from .matmul import Matmul, MatmulGradients
 from .norm import Norm, NormGradients
 from .pad import Pad, PadGradients
 from .pool import Pool, PoolGradients
+from .prelu import Prelu, PreluGradients
 from .reduce import Reduce, ReduceGradients
 from .softmax import Softmax, SoftmaxGradients
 from .unfold import Unfold, UnfoldGradients
@@ -24,7 +26,7 @@ __all__ = ["Forward", "Gradients"]
 
 
 class Forward(
-    Elementwise, Activation, Reduce, Softmax, Loss, Matmul, Embedding, Conv, ConvTranspose, Deform, Unfold, Pool, Interpolate, Pad,
+    Elementwise, Activation, Prelu, Glu, Reduce, Softmax, Loss, Matmul, Embedding, Conv, ConvTranspose, Deform, Unfold, Pool, Interpolate, Pad,
     GridSample, Norm, AddNorm, Attention, Ctc,
 ):  # fmt: skip
     """Every forward method."""
@@ -33,6 +35,8 @@ class Forward(
 class Gradients(
     ElementwiseGradients,
     ActivationGradients,
+    PreluGradients,
+    GluGradients,
     ReduceGradients,
     SoftmaxGradients,
     LossGradients,

@@ -1,11 +1,10 @@
-"""Activations: elementwise functions with options, prelu and glu."""
+"""Activations: elementwise functions, with and without options."""
 
 import numpy as np
 
-from .. import _alloc, _check
-from ..errors import ArgumentError, ShapeError, message, shown
-from ..results import PreluGrads
-from .elementwise import BINARY, DERIVATIVES, UNARY, cost, unary_gradient, unary_method
+from .. import _check
+from ..errors import ArgumentError, message, shown
+from .elementwise import DERIVATIVES, UNARY, unary_gradient, unary_method
 
 
 def _hardtanh_range(op, low, high):
@@ -24,38 +23,6 @@ def _celu_alpha(op, alpha):
 
 def _gelu_formula(op, approximate):
     return {"none": "gelu", "tanh": "gelu_tanh"}[_check.choice(op, "approximate", approximate, ("none", "tanh"))]
-
-
-def _prelu_operands(op, names, values):
-    """The operands, the first two x and weight."""
-    x, weight, *rest = _check.required(op, names, values)
-    _check.rank(op, "weight", weight, 0, 1)
-    channels = x.shape[1] if x.ndim > 1 else 1
-    if weight.size not in (1, channels):
-        expected = f"one slope, or one for each of x's {channels} channels (axis 1)"
-        raise ShapeError(message(op, "weight", f"of shape {weight.shape}", expected))
-    return x, weight, *rest
-
-
-def _prelu_steps(x, weight):
-    """x as [B, C, rest] against the slopes: (dims, steps of x, steps of weight)."""
-    if weight.size == 1:
-        return (x.size,), (1,), (0,)
-    inner = x.size // max(1, x.shape[0] * x.shape[1])
-    if inner == 1:
-        return (x.shape[0], x.shape[1]), (x.shape[1], 1), (0, 1)
-    return (x.shape[0], x.shape[1], inner), (x.shape[1] * inner, inner, 1), (0, 1, 0)
-
-
-def _glu_split(op, x, axis):
-    """(axis, shape of a half, rows, elements a row of a half)"""
-    _check.rank(op, "x", x, 1, 64)
-    axis = _check.axis(op, axis, x.ndim)
-    if x.shape[axis] % 2:
-        raise ShapeError(message(op, "x", f"of shape {x.shape}", f"an even length along axis {axis}"))
-    half = (*x.shape[:axis], x.shape[axis] // 2, *x.shape[axis + 1 :])
-    rows = int(np.prod(x.shape[:axis], dtype=np.int64))
-    return axis, half, rows, int(np.prod(half[axis:], dtype=np.int64))
 
 
 class Activation:
@@ -258,73 +225,8 @@ class Activation:
         p = _check.number("softplus", "beta", beta, low=0, strict=True)
         return self._unary("softplus", UNARY["softplus"], x, out, p)
 
-    def prelu(self, x, weight, *, out=None):
-        """Parametric rectified linear unit: x where x > 0, else weight · x.
-
-        Parameters
-        ----------
-        x : ndarray [B, C, ...]
-            float32 or float64.
-        weight : ndarray [C] or [1]
-            The slopes; one a channel (axis 1 of `x`), or one for all.
-        out : ndarray [B, C, ...], optional
-            Where to write; may be `x` itself.
-
-        Returns
-        -------
-        ndarray [B, C, ...]
-            Of `x`'s shape and dtype.
-
-        Raises
-        ------
-        ShapeError
-            `weight` has neither 1 nor C entries.
-
-        Notes
-        -----
-        He et al. 2015, eq. 1.
-        """
-        xa, w = _prelu_operands("prelu", ("x", "weight"), (x, weight))
-        out = _alloc.output("prelu", out, xa.shape, xa.dtype, (x, weight), (x,))
-        dims, xs, ws = _prelu_steps(xa, w)
-        self._run("elementwise.binary", xa.dtype, cost("prelu", xa.size), BINARY["prelu"], xa, 0, w, 0, out, dims, xs, ws)
-        return out
-
-    def glu(self, x, *, axis=-1, out=None):
-        """Gated linear unit: the first half of x along `axis` times the sigmoid of the second.
-
-        Parameters
-        ----------
-        x : ndarray [..., 2n, ...]
-            float32 or float64; an even length along `axis`.
-        axis : int
-            The axis to halve.
-        out : ndarray [..., n, ...], optional
-            Where to write.
-
-        Returns
-        -------
-        ndarray [..., n, ...]
-            Half of `x`'s shape along `axis`.
-
-        Raises
-        ------
-        ShapeError, ArgumentError
-            The length along `axis` is odd, or there is no such axis.
-
-        Notes
-        -----
-        Dauphin et al. 2017.
-        """
-        xa = _check.floating("glu", "x", x)
-        axis, half, rows, n = _glu_split("glu", xa, axis)
-        out = _alloc.output("glu", out, half, xa.dtype, (x,))
-        walk = ((rows, n), (2 * n, 1), (2 * n, 1))
-        self._run("elementwise.binary", xa.dtype, cost("glu", out.size), BINARY["glu"], xa, 0, xa, n, out, *walk)
-        return out
-
-
-def _sigmoid(z):
+def sigmoid(z):
+    """1 / (1 + e⁻ᶻ) in NumPy, for readable gradients."""
     e = np.exp(-np.abs(z))
     return np.where(z >= 0, 1, e) / (1 + e)
 
@@ -344,14 +246,14 @@ def _gelu_tanh_slope(x):
 
 
 def _silu_slope(x):
-    s = _sigmoid(x)
+    s = sigmoid(x)
     return s * (1 + np.clip(x, -1000, 1000) * (1 - s))
 
 
 def _mish_slope(x):
     """d/dx x tanh(softplus(x)) = t + x (1 − t²) sigmoid(x)"""
     t = np.tanh(np.logaddexp(0, x))
-    return t + np.clip(x, -1000, 1000) * (1 - t * t) * _sigmoid(x)
+    return t + np.clip(x, -1000, 1000) * (1 - t * t) * sigmoid(x)
 
 
 _SELU_ALPHA, _SELU_SCALE = 1.6732632423543772848, 1.0507009873554804934
@@ -366,14 +268,14 @@ DERIVATIVES.update({
     "hardtanh": lambda b, g, x, p, q: np.where((x > p) & (x < q), g, 0),
     "sigmoid": lambda b, g, s, p, q: g * s * (1 - s),
     "hard_sigmoid": lambda b, g, x, p, q: np.where((p * x + q > 0) & (p * x + q < 1), p * g, 0),
-    "log_sigmoid": lambda b, g, x, p, q: g * _sigmoid(-x),
+    "log_sigmoid": lambda b, g, x, p, q: g * sigmoid(-x),
     "tanh": lambda b, g, t, p, q: g * (1 - t * t),
     "gelu": lambda b, g, x, p, q: g * _gelu_slope(b, x),
     "gelu_tanh": lambda b, g, x, p, q: g * _gelu_tanh_slope(x),
     "silu": lambda b, g, x, p, q: g * _silu_slope(x),
     "mish": lambda b, g, x, p, q: g * _mish_slope(x),
     "hard_swish": lambda b, g, x, p, q: g * np.where(x <= -3, 0, np.where(x >= 3, 1, x / 3 + 0.5)),
-    "softplus": lambda b, g, x, p, q: g * _sigmoid(p * x),
+    "softplus": lambda b, g, x, p, q: g * sigmoid(p * x),
     "softsign": lambda b, g, x, p, q: g / (1 + np.abs(x)) ** 2,
     "tanhshrink": lambda b, g, x, p, q: g * np.tanh(x) ** 2,
 })  # fmt: skip
@@ -573,76 +475,3 @@ class ActivationGradients:
         op = "softplus_backward"
         p = _check.number(op, "beta", beta, low=0, strict=True)
         return self._unary_gradient(op, "softplus", UNARY["softplus"], "x", output_grad, x, out, p)
-
-    def prelu_backward(self, output_grad, x, weight):
-        """Gradients of :meth:`prelu`.
-
-        Parameters
-        ----------
-        output_grad, x : ndarray [B, C, ...]
-            The gradient from above, and the forward's operand.
-        weight : ndarray [C] or [1]
-            The slopes.
-
-        Returns
-        -------
-        PreluGrads
-            `x_grad` [B, C, ...]: `output_grad` · (1 where x > 0, else weight);
-            `weight_grad`, of `weight`'s shape: the sum of `output_grad` · x where
-            x ≤ 0, over everything but the channel (in double precision).
-
-        Raises
-        ------
-        ShapeError
-            `output_grad` has not x's shape, or `weight` has neither 1 nor C entries.
-        """
-        op = "prelu_backward"
-        xa, w, g = _prelu_operands(op, ("x", "weight", "output_grad"), (x, weight, output_grad))
-        _check.shape(op, "output_grad", g, xa.shape, "the shape of x")
-        x_grad, each = self._prelu_backward(g, xa, w)
-        kept = () if w.size == 1 else (1,)
-        total = self.reduce_sum(each, axis=tuple(a for a in range(xa.ndim) if a not in kept))
-        return PreluGrads(x_grad, total.reshape(w.shape))
-
-    def _prelu_backward(self, g, x, w):
-        """(x_grad, the weight gradient before its sum)"""
-        slope = w.reshape(()) if w.size == 1 else w.reshape(-1, *(1,) * (x.ndim - 2))
-        x_grad = np.where(x > 0, g, np.where(np.isnan(x), x, g * slope))
-        return x_grad, np.where(x > 0, g.dtype.type(0), g * x)
-
-    def glu_backward(self, output_grad, x, *, axis=-1, out=None):
-        """Gradient of :meth:`glu`: with halves a and b, `output_grad` · s and `output_grad` · a s (1 − s), s = sigmoid(b).
-
-        Parameters
-        ----------
-        output_grad : ndarray [..., n, ...]
-            The gradient that arrives from above.
-        x : ndarray [..., 2n, ...]
-            The forward's operand.
-        axis : int
-            As in the forward.
-        out : ndarray [..., 2n, ...], optional
-            Where to write.
-
-        Returns
-        -------
-        ndarray [..., 2n, ...]
-            The gradient to x.
-
-        Raises
-        ------
-        ShapeError, ArgumentError
-            `output_grad` has not the output's shape, the length along `axis` is odd, or there is no such axis.
-        """
-        op = "glu_backward"
-        g, xa = _check.required(op, ("output_grad", "x"), (output_grad, x))
-        axis, half, rows, n = _glu_split(op, xa, axis)
-        _check.shape(op, "output_grad", g, half, "the shape of the output")
-        out = _alloc.output(op, out, xa.shape, xa.dtype, (output_grad, x))
-        return self._glu_backward(g, xa, axis, rows, n, out)
-
-    def _glu_backward(self, g, x, axis, rows, n, out):
-        a, b = np.split(x, 2, axis)
-        s = _sigmoid(b)
-        np.concatenate((g * s, g * a * s * (1 - s)), axis, out=out)
-        return out

@@ -1,10 +1,12 @@
-"""Gradient kernels of the activations that take more than one array; the others share elementwise's."""
+"""Gradient kernel of prelu."""
 
 from .._memory import empty
 from ..ops.elementwise import BINARY, cost
 
 
-class ActivationKernelGradients:
+class PreluKernelGradients:
+    """Hook of :class:`cpuops.ops.prelu.PreluGradients`."""
+
     def _prelu_backward(self, g, x, w):
         x_grad, each, n = empty(x.shape, x.dtype), empty(x.shape, x.dtype), x.size
         if w.size == 1:
@@ -16,8 +18,3 @@ class ActivationKernelGradients:
             rows = (x.shape[0] * x.shape[1], rest, rest, 0, 0, 1, w.size)
         self._run("elementwise.binary_backward", x.dtype, cost("prelu", 2 * n), BINARY["prelu"], g, x, w, x_grad, each, *rows)
         return x_grad, each
-
-    def _glu_backward(self, g, x, axis, rows, n, out):
-        rows = (rows, n, 2 * n, n, 1, 2 * n, max(1, rows))
-        self._run("elementwise.binary_backward", x.dtype, cost("glu", x.size), BINARY["glu"], g, x, x, out, out, *rows)
-        return out
