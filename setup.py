@@ -77,7 +77,7 @@ def headers_of(path):
 def extensions():
     """The extensions to cythonize (one a source) and, of the kernels among them, the levels to compile."""
     only = {n for n in os.environ.get("CPUOPS_ONLY", "").split(",") if n}
-    once = [Path("cpuops") / f"{n}.pyx" for n in ("_memory", "_omp", "_operand", "_small")] + [KERNELS / "cpuid.pyx"]
+    once = [Path("cpuops") / f"{n}.pyx" for n in ("_memory", "_omp", "_operand", "_remembered", "_small")] + [KERNELS / "cpuid.pyx"]
     each_level = sorted(set(KERNELS.glob("*.pyx")) - set(once))
 
     def extension(path):
@@ -130,7 +130,7 @@ class BuildExt(build_ext):
         for ext in self.extensions:
             ext.extra_compile_args = CFLAGS + ext.extra_compile_args
             # the allocator, the checks and the CPU query stay loadable where libgomp is not
-            if openmp and ext.name.rpartition(".")[2] not in ("_memory", "_operand", "_small", "cpuid"):
+            if openmp and ext.name.rpartition(".")[2] not in ("_memory", "_operand", "_remembered", "_small", "cpuid"):
                 ext.extra_compile_args = ext.extra_compile_args + openmp[0]
                 ext.extra_link_args = ext.extra_link_args + openmp[1]
         with ThreadPoolExecutor(self.parallel) as pool:

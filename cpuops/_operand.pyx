@@ -49,6 +49,17 @@ def ready_together(values, bint optional):
     return True
 
 
+def ready_of_rank(tuple values, int ndim):
+    """Whether all of `values` are ready, of one dtype and with so many axes."""
+    cdef Py_ssize_t i
+    for i in range(len(values)):
+        if not is_ready(values[i]) or cnp.PyArray_NDIM(<cnp.ndarray> values[i]) != ndim:
+            return False
+        if cnp.PyArray_TYPE(<cnp.ndarray> values[i]) != cnp.PyArray_TYPE(<cnp.ndarray> values[0]):
+            return False
+    return True
+
+
 def ready_strided(tuple values):
     """Whether a kernel that takes any strides may be given all of `values` as they are: of one dtype, and none is None."""
     cdef Py_ssize_t i

@@ -5,7 +5,7 @@ import numpy as np
 from . import _check
 from .cpu import CpuBackend, ThreadedCpuBackend
 from .errors import ArgumentError, DTypeError, ShapeError, message, shown
-from .ops.conv import LAYOUTS, _geometry, _work
+from .ops.conv_geometry import LAYOUTS, _geometry
 from .ops.conv_transpose import _of_x
 
 __all__ = ["explain"]
@@ -84,8 +84,8 @@ def explain(
     if 0 in geometry.x_shape or 0 in geometry.output_shape:
         return {"path": "none", "threads": 1, "scratch": 0}
     backend = CpuBackend() if num_threads == 1 else ThreadedCpuBackend(num_threads)
-    threads = backend._threads(_work(geometry))
-    parts = backend._kernel("conv.conv_explain", dtype)(0.0, geometry, gradient, threads)
+    threads = backend._threads(geometry.work)
+    parts = backend._kernel("conv.conv_explain", dtype)(0.0, geometry.numbers, gradient, threads)
     return {
         "path": ", ".join(dict.fromkeys(path for path, _, _ in parts)) or "none",
         "threads": max((min(workers, threads) for _, workers, _ in parts), default=1),

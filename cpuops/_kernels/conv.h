@@ -16,7 +16,8 @@
  *   outer       weight gradient from the band, output channels in lanes (conv_weight.h)
  *   winograd    3x3 taps, stride 1, many channels: fewer multiplications (conv_winograd.h)
  *   depthwise   one channel a group, channels last (conv_depthwise.h)
- *   spread      one channel a group, channels first: gradient to x of stride 2, all phases at once (conv_spread.h)
+ *   planes      one channel a group, channels first, 3x3 and 5x5 taps: forward and both gradients (conv_planes.h)
+ *   spread      other kernels of that kind: gradient to x of stride 2, all phases at once (conv_spread.h)
  *   masked      the definition (conv_masked.h). The others multiply padding by 0, which must not make a NaN of an infinity:
  *               when a weight is infinite or NaN and there is padding, or a weight gradient came out so, it runs instead.
  *
@@ -30,13 +31,14 @@
 #include "conv_band.h"
 #include "conv_direct.h"
 #include "conv_depthwise.h"
+#include "conv_planes.h"
 #include "conv_product.h"
 #include "conv_weight.h"
 #include "conv_winograd.h"
 #include "conv_spread.h"
 
 /* ---- which path; by shape only ---- */
-enum { CONV_DIRECT, CONV_PRODUCT, CONV_LANES, CONV_OUTER, CONV_DEPTHWISE, CONV_WINOGRAD };
+enum { CONV_DIRECT, CONV_PRODUCT, CONV_LANES, CONV_OUTER, CONV_DEPTHWISE, CONV_PLANES, CONV_WINOGRAD };
 
 #define CONV_SCRATCH_BYTES 4194304 /* the most for a band, and for the weights (packed, or as sums) of the groups of a call */
 /* Of a group's weights, where patches begin to pay: direct streams them for each region, and outer reads and writes its sums */
@@ -49,6 +51,8 @@ INLINE int conv_forward_path(const conv_job *j, ptrdiff_t size, int winograd)
         return CONV_WINOGRAD;
     if (conv_is_depthwise(j))
         return CONV_DEPTHWISE;
+    if (conv_planes_fit(j, size))
+        return CONV_PLANES;
     if (j->outputs * conv_terms(j) * size > CONV_DIRECT_BYTES || !conv_band_fits(j, size, CONV_SCRATCH_BYTES))
         return CONV_PRODUCT;
     /* one tap: the copy would serve a single use */
@@ -65,6 +69,8 @@ INLINE int conv_weight_path(const conv_job *j, ptrdiff_t size)
     const ptrdiff_t terms = conv_terms(j), bytes = j->outputs * terms * size;
     if (conv_is_depthwise(j))
         return CONV_DEPTHWISE;
+    if (conv_planes_fit(j, size))
+        return CONV_PLANES;
     if (bytes > CONV_OUTER_BYTES || terms * SIMD_BYTES > CONV_SCRATCH_BYTES || !conv_band_fits(j, size, CONV_SCRATCH_BYTES))
         return CONV_PRODUCT;
     if (j->outputs < SIMD_BYTES / size / 2)
@@ -106,6 +112,14 @@ CONV_TASK(conv_outer_sum, conv_outer, call.f64)
 CONV_TASK(conv_depthwise_row, conv_depthwise, call.f64)
 CONV_TASK(conv_depthwise_piece, conv_depthwise, call.f64)
 CONV_TASK(conv_depthwise_sum, conv_depthwise, call.f64)
+INLINE void conv_planes_prepare(conv_planes *d, int spread, int weights)
+{
+    (d->call.f64 ? conv_planes_prepare_f64 : conv_planes_prepare_f32)(d, spread, weights);
+}
+CONV_TASK(conv_planes_worker, conv_planes, call.f64)
+CONV_TASK(conv_planes_spread_worker, conv_planes, call.f64)
+CONV_TASK(conv_planes_weight_worker, conv_planes, call.f64)
+CONV_TASK(conv_planes_sum, conv_planes, call.f64)
 CONV_TASK(conv_winograd_share, conv_winograd, call.f64)
 CONV_TASK(conv_winograd_worker, conv_winograd, call.f64)
 CONV_TASK(conv_spread_worker, conv_spread, call.f64)

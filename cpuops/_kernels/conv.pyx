@@ -45,6 +45,10 @@ cdef extern from "conv.h" nogil:
         size_t scratch_bytes
         Py_ssize_t rows, pieces
         double *partial
+    ctypedef struct conv_planes:
+        size_t scratch_bytes
+        Py_ssize_t workers
+        int poisoned
     ctypedef struct conv_winograd:
         size_t scratch_bytes
         Py_ssize_t m, workers, tiles, block, first, next, tasks
@@ -62,9 +66,7 @@ cdef extern from "conv.h" nogil:
         double *partial
 
     # jobs
-    void conv_forward_job(conv_job *j, Py_ssize_t batch, Py_ssize_t groups, Py_ssize_t outputs, Py_ssize_t channels,
-                          int channels_last, const Py_ssize_t *size, const Py_ssize_t *kernel, const Py_ssize_t *output,
-                          const Py_ssize_t *stride, const Py_ssize_t *dilation, const Py_ssize_t *before) noexcept
+    void conv_forward_job(conv_job *j, const Py_ssize_t *numbers) noexcept
     void conv_simplify(conv_job *j) noexcept
     bint conv_padded(const conv_job *j) noexcept
     Py_ssize_t conv_positions(const conv_job *j) noexcept
@@ -76,7 +78,7 @@ cdef extern from "conv.h" nogil:
 
     # paths
     Py_ssize_t CONV_PARTIAL_BYTES
-    int CONV_DIRECT, CONV_PRODUCT, CONV_LANES, CONV_OUTER, CONV_DEPTHWISE, CONV_WINOGRAD
+    int CONV_DIRECT, CONV_PRODUCT, CONV_LANES, CONV_OUTER, CONV_DEPTHWISE, CONV_PLANES, CONV_WINOGRAD
     int conv_forward_path(const conv_job *j, Py_ssize_t size, bint winograd) noexcept
     int conv_weight_path(const conv_job *j, Py_ssize_t size) noexcept
     Py_ssize_t conv_groups_at_once(const conv_job *j, int path, Py_ssize_t size) noexcept
@@ -94,6 +96,11 @@ cdef extern from "conv.h" nogil:
     void conv_product_job_f32(conv_product *p, Py_ssize_t i, conv_plain_f32 *a, gemm_job_f32 *job) noexcept
     void conv_product_job_f64(conv_product *p, Py_ssize_t i, conv_plain_f64 *a, gemm_job_f64 *job) noexcept
     void conv_plan_depthwise(const conv_call *call, int of_weights, Py_ssize_t most_bytes, conv_depthwise *d) noexcept
+    bint conv_planes_spread(const conv_job *forward, Py_ssize_t size) noexcept
+    void conv_plan_planes(const conv_call *call, bint spread, Py_ssize_t threads, conv_planes *d) noexcept
+    void conv_plan_planes_weight(const conv_call *call, Py_ssize_t threads, conv_planes *d) noexcept
+    void conv_planes_scratch(conv_planes *d, void *scratch) noexcept
+    void conv_planes_prepare(conv_planes *d, bint spread, bint weights) noexcept
     void conv_plan_winograd(const conv_call *call, Py_ssize_t threads, conv_winograd *d) noexcept
     void conv_winograd_scratch(conv_winograd *d, void *scratch) noexcept
     bint conv_spread_fits(const conv_job *forward, Py_ssize_t size) noexcept
@@ -113,6 +120,10 @@ cdef extern from "conv.h" nogil:
     void conv_depthwise_row(void *depthwise, Py_ssize_t row) noexcept
     void conv_depthwise_piece(void *depthwise, Py_ssize_t piece) noexcept
     void conv_depthwise_sum(void *depthwise, Py_ssize_t tap) noexcept
+    void conv_planes_worker(void *planes, Py_ssize_t i) noexcept
+    void conv_planes_spread_worker(void *planes, Py_ssize_t i) noexcept
+    void conv_planes_weight_worker(void *planes, Py_ssize_t i) noexcept
+    void conv_planes_sum(void *planes, Py_ssize_t i) noexcept
     void conv_winograd_share(void *winograd, Py_ssize_t i) noexcept
     void conv_winograd_worker(void *winograd, Py_ssize_t i) noexcept
     void conv_spread_worker(void *spread, Py_ssize_t i) noexcept
@@ -135,16 +146,9 @@ cdef void each(task_function task, void *context, Py_ssize_t n, int num_threads)
             task(context, i)
 
 
-cdef int read_geometry(object geometry, conv_job *j) except -1:
-    """ops.conv.Geometry as a job on contiguous arrays."""
-    cdef Py_ssize_t[3] size, kernel, output, stride, dilation, before
-    cdef int a
-    for a in range(3):
-        size[a], kernel[a], output[a] = geometry[5][a], geometry[6][a], geometry[7][a]
-        stride[a], dilation[a], before[a] = geometry[8][a], geometry[9][a], geometry[10][a]
-    conv_forward_job(j, geometry[0], geometry[1], geometry[2], geometry[3], geometry[4], size, kernel, output, stride, dilation,
-                     before)
-    return 0
+cdef inline void read_geometry(bytes numbers, conv_job *j):
+    """The numbers of ops.conv_geometry.Geometry as a job on contiguous arrays."""
+    conv_forward_job(j, <const Py_ssize_t *> <const char *> numbers)
 
 
 # ---------------------------------------------------------------- the paths; each returns whether padding may have met a NaN
@@ -220,6 +224,30 @@ cdef bint depthwise(conv_call *call, bint of_weights, int num_threads, list repo
         else:
             each(conv_depthwise_row, &d, d.rows, num_threads)
     return False
+
+
+cdef bint planes(conv_call *call, bint of_weights, bint of_x, int num_threads, list report) except -1:
+    """Forward and the gradient to x (of the forward job in the call, stride 2): parallel over planes or bands of them. Weight
+    gradient: over groups and pieces of their sums, which are then added in order."""
+    cdef conv_planes d
+    cdef Block memory
+    if of_weights:
+        conv_plan_planes_weight(call, num_threads, &d)
+    else:
+        conv_plan_planes(call, of_x, num_threads, &d)
+    if report is not None:
+        report.append(("planes", d.workers, d.scratch_bytes))
+        return False
+    memory = scratch(d.scratch_bytes)
+    with nogil:
+        conv_planes_scratch(&d, memory.ptr)
+        conv_planes_prepare(&d, of_x, of_weights)
+        if of_weights:
+            each(conv_planes_weight_worker, &d, d.workers, num_threads)
+            conv_planes_sum(&d, 0)
+        else:
+            each(conv_planes_spread_worker if of_x else conv_planes_worker, &d, d.workers, num_threads)
+    return d.poisoned and (of_weights or of_x or conv_padded(call.job))
 
 
 cdef bint winograd(conv_call *call, int num_threads, list report) except -1:
@@ -314,6 +342,8 @@ cdef int run(conv_call *whole, bint of_weights, int num_threads, list report) ex
             poisoned = product(&call, of_weights, num_threads, report)
         elif path == CONV_DEPTHWISE:
             poisoned = depthwise(&call, of_weights, num_threads, report)
+        elif path == CONV_PLANES:
+            poisoned = planes(&call, of_weights, False, num_threads, report)
         elif path == CONV_LANES:
             poisoned = lanes(&call, num_threads, report)
         elif path == CONV_OUTER:
@@ -329,7 +359,7 @@ cdef int run(conv_call *whole, bint of_weights, int num_threads, list report) ex
     return 0
 
 
-def conv_forward(real tag, cnp.ndarray x, cnp.ndarray w, bias, cnp.ndarray out, object geometry, int num_threads):
+def conv_forward(real tag, cnp.ndarray x, cnp.ndarray w, bias, cnp.ndarray out, bytes geometry, int num_threads):
     """OUT out = IN x correlated with IN w, plus IN bias [Cout] (or None)."""
     cdef conv_job job
     cdef conv_call call
@@ -348,7 +378,11 @@ cdef int run_phases(conv_job *forward, conv_call *call, Py_ssize_t size, int num
     cdef conv_call part = call[0]
     cdef Py_ssize_t[3] t0
     cdef Py_ssize_t w_start, x_start
-    if conv_spread_fits(forward, size):
+    if conv_planes_spread(forward, size):
+        part.job = forward
+        if not planes(&part, False, True, num_threads, report):
+            return 0
+    elif conv_spread_fits(forward, size):
         part.job = forward
         if not spread(&part, num_threads, report):
             return 0
@@ -361,7 +395,7 @@ cdef int run_phases(conv_job *forward, conv_call *call, Py_ssize_t size, int num
     return 0
 
 
-def conv_x_backward(real tag, cnp.ndarray w, cnp.ndarray grad, bias, cnp.ndarray out, object geometry, int num_threads):
+def conv_x_backward(real tag, cnp.ndarray w, cnp.ndarray grad, bias, cnp.ndarray out, bytes geometry, int num_threads):
     """OUT out (x's shape) from IN w and IN grad, plus IN bias of x's channels (or None): one correlation a phase of the
     stride, into cells of its own."""
     cdef conv_job forward
@@ -377,7 +411,7 @@ def conv_x_backward(real tag, cnp.ndarray w, cnp.ndarray grad, bias, cnp.ndarray
         run_phases(&forward, &call, sizeof(real), num_threads, None)
 
 
-def conv_weight_backward(real tag, cnp.ndarray x, cnp.ndarray grad, cnp.ndarray out, object geometry, int num_threads):
+def conv_weight_backward(real tag, cnp.ndarray x, cnp.ndarray grad, cnp.ndarray out, bytes geometry, int num_threads):
     """OUT out (the weight's shape) from IN x and IN grad (the output's)."""
     cdef conv_job job
     cdef conv_call call
@@ -406,7 +440,7 @@ def conv_bias_backward(real tag, cnp.ndarray grad, cnp.ndarray out, Py_ssize_t o
         each(conv_bias_sum, &d, channels, 1)
 
 
-def conv_explain(real tag, object geometry, str gradient, int num_threads):
+def conv_explain(real tag, bytes geometry, str gradient, int num_threads):
     """What the forward pass (gradient "") or the gradient to "x" or "weight" would do: a list of (path, threads, bytes of
     scratch), one for each part of the work, which run one after the other."""
     cdef conv_job job

@@ -43,13 +43,10 @@ INLINE ptrdiff_t conv_shared_zeros(const conv_job *j, ptrdiff_t phases, ptrdiff_
     return least;
 }
 
-/* a band of about CONV_BAND_BYTES, for scalars of `size` bytes; regions of about `most` positions */
-INLINE void conv_plan_band(const conv_job *j, ptrdiff_t size, ptrdiff_t most, conv_band *p)
+/* the regions of a band, and the channels that it holds at a time */
+INLINE void conv_cut_band(const conv_job *j, ptrdiff_t size, ptrdiff_t most, ptrdiff_t planes, conv_band *p)
 {
     const ptrdiff_t budget = CONV_BAND_BYTES / size, lanes = SIMD_BYTES / size, channels = conv_max(j->channels, 1);
-    p->phases_y = conv_phases(j, 1), p->phases_x = conv_phases(j, 2);
-    p->reach_y = conv_reach(j, 1), p->reach_x = conv_reach(j, 2);
-    const ptrdiff_t planes = j->kernel[0] * p->phases_y * p->phases_x;
     /* columns: all of them, unless one row of one channel is more than half the budget */
     const ptrdiff_t widest = conv_max(lanes * 4, conv_min(most, budget / 2 / (planes * (1 + p->reach_y)) - p->reach_x));
     p->regions_x = conv_ceil(j->out[2], widest);
@@ -65,6 +62,24 @@ INLINE void conv_plan_band(const conv_job *j, ptrdiff_t size, ptrdiff_t most, co
     const ptrdiff_t highest = conv_max(1, conv_min(most / p->row, budget / (a_row * p->chunk) - p->reach_y));
     p->rows = conv_ceil(j->out[1], conv_ceil(j->out[1], highest));
     p->regions_y = conv_ceil(j->out[1], p->rows);
+}
+
+/* a band of about CONV_BAND_BYTES, for scalars of `size` bytes; regions of about `most` positions */
+INLINE void conv_plan_band(const conv_job *j, ptrdiff_t size, ptrdiff_t most, conv_band *p)
+{
+    const ptrdiff_t budget = CONV_BAND_BYTES / size, lanes = SIMD_BYTES / size, channels = conv_max(j->channels, 1);
+    p->phases_y = conv_phases(j, 1), p->phases_x = conv_phases(j, 2);
+    p->reach_y = conv_reach(j, 1), p->reach_x = conv_reach(j, 2);
+    const ptrdiff_t planes = j->kernel[0] * p->phases_y * p->phases_x;
+    const ptrdiff_t width = j->out[2] + p->reach_x, height = j->out[1] + p->reach_y;
+    p->regions_x = p->regions_y = 1, p->cols = j->out[2], p->rows = j->out[1], p->chunk = channels;
+    /* of a small image all of it: the rest would say so too, in many divisions */
+    if (width < 4096 && height < 4096 && planes < 64 && 2 * planes * width * (1 + p->reach_y) <= budget &&
+        channels * planes * width * height <= budget && width * height <= most) {
+        p->shared = conv_min(conv_shared_zeros(j, p->phases_x, width), p->reach_x);
+        p->row = width - p->shared;
+    } else
+        conv_cut_band(j, size, most, planes, p);
     /* channels side by side are transposed into the band in whole vectors, the last of which ends beyond the last row */
     p->plane = (p->rows + p->reach_y) * p->row + p->shared + (j->in_channel == 1 ? lanes : 0);
     p->plane = conv_ceil(p->plane, lanes) * lanes;

@@ -68,13 +68,13 @@ INLINE int conv_padded(const conv_job *j)
     return 0;
 }
 
-/* ---- the forward job, from what ops/conv.py checked: x and out C-contiguous in either layout ---- */
-INLINE void conv_forward_job(conv_job *j, ptrdiff_t batch, ptrdiff_t groups, ptrdiff_t outputs, ptrdiff_t channels,
-                             int channels_last, const ptrdiff_t size[3], const ptrdiff_t kernel[3], const ptrdiff_t output[3],
-                             const ptrdiff_t stride[3], const ptrdiff_t dilation[3], const ptrdiff_t before[3])
+/* ---- the forward job, from the numbers that ops/conv_geometry.py checked: x and out C-contiguous in either layout ---- */
+INLINE void conv_forward_job(conv_job *j, const ptrdiff_t *numbers)
 {
-    const ptrdiff_t cin = groups * channels, cout = groups * outputs;
-    j->batch = batch, j->groups = groups, j->outputs = outputs, j->channels = channels;
+    j->batch = numbers[0], j->groups = numbers[1], j->outputs = numbers[2], j->channels = numbers[3];
+    const ptrdiff_t channels_last = numbers[4], *size = numbers + 5, *kernel = size + 3, *output = kernel + 3;
+    const ptrdiff_t *stride = output + 3, *dilation = stride + 3, *before = dilation + 3;
+    const ptrdiff_t channels = j->channels, cin = j->groups * channels, cout = j->groups * j->outputs;
     ptrdiff_t in = channels_last ? cin : 1, out = channels_last ? cout : 1, w = channels_last ? channels * cout : 1;
     for (int a = 2; a >= 0; a--) {
         j->in[a] = size[a], j->kernel[a] = kernel[a], j->out[a] = output[a];
@@ -83,11 +83,11 @@ INLINE void conv_forward_job(conv_job *j, ptrdiff_t batch, ptrdiff_t groups, ptr
         in *= size[a], out *= output[a], w *= kernel[a];
     }
     j->in_channel = channels_last ? 1 : in, j->out_channel = channels_last ? 1 : out;
-    j->in_group = channels * j->in_channel, j->out_group = outputs * j->out_channel;
+    j->in_group = channels * j->in_channel, j->out_group = j->outputs * j->out_channel;
     j->in_batch = channels_last ? in : in * cin, j->out_batch = channels_last ? out : out * cout;
     j->w_channel = channels_last ? cout : w;
     j->w_output = channels_last ? 1 : channels * w;
-    j->w_group = outputs * j->w_output;
+    j->w_group = j->outputs * j->w_output;
 }
 
 /* ---- the gradient to the input: one job a phase ----

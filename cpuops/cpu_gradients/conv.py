@@ -3,18 +3,17 @@
 import math
 
 from .. import _threads
-from ..ops.conv import _work
 
 
 class ConvKernelGradients:
-    """The hooks of :class:`cpuops.ops.conv.ConvGradients`, on kernels."""
+    """The hooks of :class:`cpuops.ops.conv_gradients.ConvGradients`, on kernels."""
 
     def _conv_x_backward(self, w, g, geometry, out):
-        self._run("conv.conv_x_backward", g.dtype, _work(geometry), w, g, None, out, geometry)
+        self._run("conv.conv_x_backward", g.dtype, geometry.work, w, g, None, out, geometry.numbers)
         return out
 
     def _conv_weight_backward(self, x, g, geometry, out):
-        self._run("conv.conv_weight_backward", g.dtype, _work(geometry), x, g, out, geometry)
+        self._run("conv.conv_weight_backward", g.dtype, geometry.work, x, g, out, geometry.numbers)
         return out
 
     def _conv_bias_backward(self, g, channel, out):

@@ -3,7 +3,8 @@
 from .activation import Activation, ActivationGradients
 from .add_norm import AddNorm, AddNormGradients
 from .attention import Attention, AttentionGradients
-from .conv import Conv, ConvGradients
+from .conv import Conv
+from .conv_gradients import ConvGradients
 from .conv_transpose import ConvTranspose, ConvTransposeGradients
 from .ctc import Ctc, CtcGradients
 from .deform import Deform, DeformGradients

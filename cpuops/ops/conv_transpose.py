@@ -1,6 +1,6 @@
 """Transposed convolution in one, two and three dimensions, and its gradients.
 
-The transposed convolution is the adjoint of a convolution (`conv.Geometry`), in which x and output change places: its forward
+The transposed convolution is the adjoint of a convolution (`conv_geometry.Geometry`), in which x and output change places: its forward
 pass is that convolution's gradient to x, its gradient to x that convolution, and its gradient to the weight that convolution's,
 of (output_grad, x). So the kernels are those of :mod:`cpuops.ops.conv`. Letters as there; L is a length of x, O of the output.
 """
@@ -10,9 +10,9 @@ import math
 import numpy as np
 
 from .. import _alloc, _check, _threads, results
+from .._remembered import remembered
 from ..errors import ShapeError, message
-from ._remembered import remembered
-from .conv import Geometry, _operands, _work
+from .conv_geometry import Geometry, _bias, _operands
 
 __all__ = ["ConvTranspose", "ConvTransposeGradients"]
 
@@ -114,13 +114,11 @@ def forward_method(n):
 
     def method(self, x, weight, bias=None, *, stride=1, padding=0, output_padding=0, dilation=1, groups=1, out=None):
         xa, wa = _operands(op, n, ("x", "weight"), (x, weight))
-        ba = None if bias is None else _operands(op, n, ("x", "bias"), (xa, bias))[1]
         options = (stride, padding, output_padding, dilation, groups)
         geometry = _of_x(op, xa.shape, wa.shape, options)
-        if ba is not None:
-            _check.shape(op, "bias", ba, (geometry.groups * geometry.channels,), "one value an output channel")
+        ba = _bias(op, xa, bias, geometry.groups * geometry.channels)
         out = _alloc.output(op, out, geometry.x_shape, xa.dtype, (x, weight, bias))
-        self._run("conv.conv_x_backward", xa.dtype, _work(geometry) + _threads.work(bytes_=out.nbytes), wa, xa, ba, out, geometry)
+        self._run("conv.conv_x_backward", xa.dtype, geometry.work + _threads.work(bytes_=out.nbytes), wa, xa, ba, out, geometry.numbers)
         return out
 
     doc = f"""Spread x over the output: out[b,m,i·stride + k·dilation − before] = bias[m] + Σ_{{c,i,k}} weight[c,m,k] · x[b,c,i].

@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import _alloc, _check, _threads, results
 from ..errors import ShapeError, message
-from .conv import _geometry
+from .conv_geometry import _geometry
 
 __all__ = ["Deform", "DeformGeometry", "DeformGradients"]
 

@@ -6,8 +6,8 @@ Letters: B batch, C channels, H W image, KH KW kernel, OH OW windows along each 
 import math
 
 from .. import _alloc, _check, _threads
+from .._remembered import remembered
 from ..errors import ShapeError, message
-from ._remembered import remembered
 
 __all__ = ["Unfold", "UnfoldGradients"]
 

@@ -1,0 +1,58 @@
+"""Depthwise convolutions, whose path the layout chooses: on planes so large that they are cut, and on values that are not finite."""
+
+import itertools
+
+import numpy as np
+import pytest
+from support import Eager, seeded
+
+import cpuops
+
+CPU = cpuops.CpuBackend()
+KINDS = list(itertools.product((3, 5), (1, 2)))  # kernel, stride
+
+
+def turned(a):
+    """[B, C, H, W] as [B, H, W, C]; a weight [C, 1, KH, KW] as [KH, KW, 1, C]."""
+    return a.transpose(2, 3, 1, 0).copy() if a.shape[1] == 1 else a.transpose(0, 2, 3, 1).copy()
+
+
+def results(backend, x, weight, bias, g, **options):
+    return (
+        backend.conv2d(x, weight, bias, **options),
+        backend.conv2d_x_backward(x, weight, g, **options),
+        backend.conv2d_weight_backward(x, weight, g, **options),
+    )
+
+
+def operands(dtype, batch, channels, height, width, kernel, stride):
+    rng = seeded("depthwise", height, width, kernel, stride)
+    shapes = ((batch, channels, height, width), (channels, 1, kernel, kernel), (channels,))
+    x, weight, bias = (rng.standard_normal(s).astype(dtype) for s in shapes)
+    options = {"stride": stride, "padding": ((kernel // 2, 1), (1, kernel // 2)), "groups": channels}
+    g = rng.standard_normal(CPU.conv2d(x, weight, **options).shape).astype(dtype)
+    return (x, weight, bias, g), options
+
+
+@pytest.mark.parametrize(("kernel", "stride"), KINDS)
+@pytest.mark.parametrize(("height", "width"), [(601, 263), (7, 7)])
+def test_both_layouts_and_all_threads_agree(dtype, kernel, stride, height, width):
+    arrays, options = operands(dtype, 3, 2, height, width, kernel, stride)
+    first, second, third = results(CPU, *arrays, **options)
+    last = results(CPU, *(turned(a) if a.ndim == 4 else a for a in arrays), layout="NHWC", **options)
+    tolerance = 2e-5 if np.dtype(dtype).itemsize == 4 else 1e-11
+    for got, other in zip((first, second, third), last, strict=True):
+        np.testing.assert_allclose(turned(got), other, rtol=tolerance, atol=tolerance * np.abs(other).max())
+    for got, other in zip((first, second, third), results(Eager(3), *arrays, **options), strict=True):
+        np.testing.assert_array_equal(got, other)
+
+
+@pytest.mark.parametrize(("kernel", "stride"), KINDS)
+def test_values_that_are_not_finite_reach_no_window_beside_padding(kernel, stride):
+    (x, weight, bias, g), options = operands(np.float32, 1, 3, 12, 37, kernel, stride)
+    weight[1, 0, 0, 0], weight[1, 0, -1, -1], x[0, 2, 0, 0], g[0, 0, -1, -1] = np.inf, np.nan, np.inf, np.nan
+    arrays = (x, weight, bias, g)
+    last = results(CPU, *(turned(a) if a.ndim == 4 else a for a in arrays), layout="NHWC", **options)
+    for got, other in zip(results(CPU, *arrays, **options), last, strict=True):
+        np.testing.assert_array_equal(np.isfinite(turned(got)), np.isfinite(other))
+        assert np.isfinite(got).any()
