@@ -28,7 +28,7 @@ TYPES = dict.fromkeys(OPERANDS.split(), "Operand") | {
     "num_groups": "int", "stride_h": "int", "stride_w": "int",
     "scale": "float", "softcap": "float", "causal_alignment": "str", "is_causal": "bool", "bias_grad": "bool",
     "keepdims": "bool", "ceil_mode": "bool", "count_include_pad": "bool",
-    "reduction": "str", "approximate": "str", "layout": "str",
+    "reduction": "str", "approximate": "str", "activation": "str", "x_grad": "bool", "layout": "str",
     "mode": "str", "coordinate_transform": "str", "nearest_rounding": "str",
     "scale_factor": "float | Sequence[float]", "roi": "Sequence[Sequence[float]]",
     "cubic_a": "float", "extrapolation_value": "float", "exclude_outside": "bool", "antialias": "bool",

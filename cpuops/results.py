@@ -227,6 +227,21 @@ class AttentionBiasGrads(NamedTuple):
     bias_grad: Array | None
 
 
+class LinearActivationWithSum(NamedTuple):
+    """The activation of a linear layer's result, and that result."""
+
+    output: Array
+    sum: Array
+
+
+class LinearActivationGrads(NamedTuple):
+    """Gradients of linear_activation; None where x_grad was not asked for or there is no bias."""
+
+    x_grad: Array | None
+    weight_grad: Array
+    bias_grad: Array | None
+
+
 class AddLayerNorm(NamedTuple):
     """x + residual, and its last axis normalised."""
 

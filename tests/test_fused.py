@@ -38,6 +38,34 @@ def test_residual_and_norm(name, shape, dtype, backend, eager):
         assert np.abs(got - want).max(initial=0.0) <= tolerance * size * (1 + 1000 * (shape[-1] == 1))
 
 
+@pytest.mark.parametrize("activation", ["relu", "gelu", "gelu_tanh", "silu"])
+@pytest.mark.parametrize("shape", [(3, 5, 7), (40, 300, 65), (600, 100, 17), (5, 900, 70), (300, 9, 1), (0, 4, 3), (30, 500, 200)], ids=str)
+def test_linear_and_activation(activation, shape, dtype, backend, eager):
+    """linear_activation is linear and the activation, on every path of the product; its gradient is theirs."""
+    rows, d_in, d_out = shape
+    rng = seeded("linear", activation, shape)
+    x, weight, bias, g = (np.asarray(rng.standard_normal(s), dtype) for s in ((rows, d_in), (d_in, d_out), (d_out,), (rows, d_out)))
+    name, options = ("gelu", {"approximate": "tanh"}) if activation == "gelu_tanh" else (activation, {})
+    for b in (bias, None):
+        total = backend.linear(x, weight, b)
+        wanted = getattr(backend, name)(total, **options)
+        for ops in (backend, eager):
+            fused = ops.linear_activation_with_sum(x, weight, b, activation=activation)
+            assert fused.sum.tobytes() == total.tobytes()
+            assert fused.output.tobytes() == wanted.tobytes()
+            assert ops.linear_activation(x, weight, b, activation=activation).tobytes() == wanted.tobytes()
+            out = np.empty_like(wanted)
+            assert ops.linear_activation(x, weight, b, activation=activation, out=out) is out
+            assert out.tobytes() == wanted.tobytes()
+        d = getattr(backend, f"{name}_backward")(g, total, **options)
+        alone = backend.linear_backward(x, weight, d)
+        grads = backend.linear_activation_backward(x, weight, b, total, g, activation=activation)
+        assert grads.x_grad.tobytes() == alone.x_grad.tobytes()
+        assert grads.weight_grad.tobytes() == alone.weight_grad.tobytes()
+        assert grads.bias_grad is None if b is None else grads.bias_grad.tobytes() == alone.bias_grad.tobytes()
+        assert backend.linear_activation_backward(x, weight, b, total, g, activation=activation, x_grad=False).x_grad is None
+
+
 @pytest.mark.parametrize("name", ["softmax", "log_softmax"])
 @pytest.mark.parametrize(
     ("shape", "axis"),

@@ -122,6 +122,23 @@ def test_an_undefined_forward_is_said():
 # ---------------------------------------------------------------- layers
 
 
+@pytest.mark.parametrize("activation", ["relu", "gelu", "gelu_tanh", "silu"])
+def test_linear_and_activation_in_one_module(activation):
+    """The bits of the two modules, with their parameters, and their gradients."""
+    x = np.random.default_rng(0).standard_normal((3, 40, 70)).astype(np.float32)
+    one, two = nn.LinearActivation(70, 33, activation, generator=1), nn.Linear(70, 33, generator=1)
+    after = nn.GELU(approximate="tanh") if activation == "gelu_tanh" else {"relu": nn.ReLU, "gelu": nn.GELU, "silu": nn.SiLU}[activation]()
+    assert list(one.state_dict()) == list(two.state_dict())
+    a, b = one(x), after(two(x))
+    assert a.array.tobytes() == b.array.tobytes()
+    a.backward(np.ones_like(a.array))
+    b.backward(np.ones_like(b.array))
+    for p, q in zip(one.parameters(), two.parameters(), strict=True):
+        assert p.grad.tobytes() == q.grad.tobytes()
+    with pytest.raises(cpuops.ArgumentError, match=r"LinearActivation.*activation"):
+        nn.LinearActivation(3, 4, "gelo")
+
+
 def test_initial_values_come_from_the_generator():
     a, b, c = nn.Linear(5, 4, generator=7), nn.Linear(5, 4, generator=7), nn.Linear(5, 4, generator=8)
     assert np.array_equal(a.weight.array, b.weight.array) and not np.array_equal(a.weight.array, c.weight.array)

@@ -283,6 +283,11 @@ def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, *, zero
     return torch.where(torch.isinf(loss), 0.0, loss) if zero_infinity else loss
 
 
+def linear_activation(x, weight, bias=None, activation="relu"):
+    total = F.linear(x, weight.t(), bias)
+    return F.gelu(total, approximate="tanh") if activation == "gelu_tanh" else getattr(F, activation)(total), total
+
+
 def attention(query, key, value, mask=None, attn_bias=None, scale=None, softcap=None, is_causal=False, causal_alignment="bottom_right"):
     """(output, logsumexp): the output by torch's own attention unless there is a softcap, which it lacks."""
     shape = (*query.shape[:3], key.shape[2])
@@ -361,6 +366,8 @@ TORCH = {
     "unfold4d": unfold4d,
     "fold4d": fold4d,
     "linear": lambda x, weight, bias=None: F.linear(x, weight.t(), bias),
+    "linear_activation": lambda *operands, activation: linear_activation(*operands, activation)[0],
+    "linear_activation_with_sum": lambda *operands, activation: linear_activation(*operands, activation),
     "pad": pad,
     "grid_sample_2d": grid_sample,
     "embedding": lambda weights, indices: F.embedding(indices.long(), weights),

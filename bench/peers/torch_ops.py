@@ -198,6 +198,7 @@ FUNCTIONS = {
     "matmul": torch.matmul,
     "matmul_backward": lambda g, lhs, rhs: (torch.matmul(g, rhs.mT), torch.matmul(lhs.mT, g)),
     "linear": lambda x, weight, bias: torch.addmm(bias, x, weight),
+    "linear_activation": lambda x, weight, bias, *, activation: getattr(F, activation)(torch.addmm(bias, x, weight)),
     "unfold4d": unfold4d, "fold4d": fold4d, "unfold4d_backward": fold4d, "fold4d_backward": unfold4d,
     "linear_x_backward": lambda weight, g: torch.mm(g, weight.t()),
     "linear_weight_backward": lambda x, g: torch.mm(x.t(), g),
@@ -277,6 +278,10 @@ def _instance_norm(x, gamma, epsilon):
     return F.instance_norm(x, weight=gamma, bias=beta, eps=epsilon), (x, gamma, beta)
 
 
+def _linear_activation(x, weight, bias, total, *, activation, x_grad=True):
+    return getattr(F, activation)(torch.addmm(bias, x, weight)), (x, weight, bias)
+
+
 def _add_layer_norm(total, gamma, epsilon, sum_grad=None):
     beta = torch.zeros_like(gamma).requires_grad_()
     return F.layer_norm(total, (total.shape[-1],), gamma, beta, epsilon), (total, total, gamma, beta)
@@ -297,6 +302,7 @@ def _of_shape(function):
 # method -> function of its operands without output_grad that gives (output, leaves), where that is not the forward function
 GRAPHS = {
     "group_norm_backward": _group_norm,
+    "linear_activation_backward": _linear_activation,
     "add_layer_norm_backward": _add_layer_norm,
     "add_rms_norm_backward": _add_rms_norm,
     "instance_norm_backward": _instance_norm,

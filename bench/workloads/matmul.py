@@ -16,6 +16,10 @@ def dense(rows, d_in, d_out):
     return lambda rng: Call({"x": normal(rng, rows, d_in), "weight": normal(rng, d_in, d_out), "bias": normal(rng, d_out)})
 
 
+def activated(rows, d_in, d_out, activation):
+    return lambda rng: Call(dense(rows, d_in, d_out)(rng).args, {"activation": activation})
+
+
 def lookup(words, width, count):
     return lambda rng: Call({"weights": normal(rng, words, width), "indices": rng.integers(0, words, count)})
 
@@ -33,5 +37,7 @@ WORKLOADS = [
     *operation("matmul", "matmul", "vector-2048x2048", product((2048, 2048), (2048,)), gradients=()),
     *operation("matmul", "linear", "transformer-512x768x3072", dense(512, 768, 3072), gradients=SEPARATE),
     *operation("matmul", "linear", "mlp-32x784x512", dense(32, 784, 512), gradients=("linear_backward",)),
+    *operation("linear_activation", "linear_activation", "transformer-512x768x3072-gelu", activated(512, 768, 3072, "gelu")),
+    *operation("linear_activation", "linear_activation", "wide-4096x128x512-relu", activated(4096, 128, 512, "relu")),
     *operation("embedding", "embedding", "tokens-4096of32000x256", lookup(32000, 256, 4096)),
 ]

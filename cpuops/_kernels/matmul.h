@@ -11,12 +11,15 @@
  * Except for dot, which is chosen by shape alone, all of them add up in the order of gemm.h, so the bits do not tell
  * which one it was.
  *
+ * An activation of the result is taken of gemm's tiles while they are in the cache, of the other paths' results at the end.
+ *
  * A batch is a product an item, parallel over items or within each. Axes of the batch may be summed: they become part of
  * K, so a gradient over a broadcast axis is never materialised unsummed.
  */
 #ifndef CPUOPS_MATMUL_H
 #define CPUOPS_MATMUL_H
 #include "gemm.h"
+#include "activate.h"
 
 enum { PRODUCT_DOT, PRODUCT_SHORT, PRODUCT_STREAM, PRODUCT_GEMM };
 #define PRODUCT_SHORT_K 64
@@ -89,9 +92,9 @@ static inline int matmul_append(int axes, ptrdiff_t *length, ptrdiff_t *step_a, 
 }
 
 /* c (C-contiguous) = a @ b by NumPy's rules, + bias on the last axis unless NULL. Batch axes whose bit, counted from the
- * left, is set in `summed` are summed away. Fills in w up to the scratch */
+ * left, is set in `summed` are summed away. An activation of c goes `apart` elements from it. Fills in w up to the scratch */
 static void matmul_plan(matmul_job *w, int is_f64, const matmul_operand *a, const matmul_operand *b, void *c, const void *bias,
-                        uint64_t summed, int num_threads)
+                        uint64_t summed, int activation, ptrdiff_t apart, int num_threads)
 {
     const ptrdiff_t size = is_f64 ? 8 : 4;
     const int nb = (a->ndim > b->ndim ? a->ndim : b->ndim) - 2;
@@ -143,10 +146,10 @@ static void matmul_plan(matmul_job *w, int is_f64, const matmul_operand *a, cons
     static const ptrdiff_t to_come[1] = {0}; /* there is a table, but no memory for it yet */
     const ptrdiff_t *table = w->sum_axes ? to_come : NULL;
     if (is_f64) {
-        w->p.f64 = (product_f64){.m = m, .n = n, .k = k, .a = {a->data, ars, aks, inner, table}, .b = {b->data, brs, bks, inner, table}, .c = c, .crs = n, .ccs = 1, .bias = bias, .bcs = 1, .vector = vector};
+        w->p.f64 = (product_f64){.m = m, .n = n, .k = k, .a = {a->data, ars, aks, inner, table}, .b = {b->data, brs, bks, inner, table}, .c = c, .crs = n, .ccs = 1, .bias = bias, .activation = activation, .apart = apart, .bcs = 1, .vector = vector};
         batch_plan_f64(t, &w->p.f64, num_threads);
     } else {
-        w->p.f32 = (product_f32){.m = m, .n = n, .k = k, .a = {a->data, ars, aks, inner, table}, .b = {b->data, brs, bks, inner, table}, .c = c, .crs = n, .ccs = 1, .bias = bias, .bcs = 1, .vector = vector};
+        w->p.f32 = (product_f32){.m = m, .n = n, .k = k, .a = {a->data, ars, aks, inner, table}, .b = {b->data, brs, bks, inner, table}, .c = c, .crs = n, .ccs = 1, .bias = bias, .activation = activation, .apart = apart, .bcs = 1, .vector = vector};
         batch_plan_f32(t, &w->p.f32, num_threads);
     }
 }
@@ -188,6 +191,17 @@ static void matmul_work(matmul_job *w, ptrdiff_t phase, ptrdiff_t slot)
     else
         batch_work_f32(&w->batch, &w->p.f32, phase, slot);
 }
+
+/* cells [lo, hi) of a result whose tiles were not activated */
+static void matmul_activate(const matmul_job *w, ptrdiff_t lo, ptrdiff_t hi)
+{
+    if (w->is_f64)
+        activate_f64(w->p.f64.activation, w->p.f64.c + lo, w->p.f64.c + lo + w->p.f64.apart, 1, hi - lo, 0);
+    else
+        activate_f32(w->p.f32.activation, w->p.f32.c + lo, w->p.f32.c + lo + w->p.f32.apart, 1, hi - lo, 0);
+}
+
+static int matmul_tiles(const matmul_job *w) { return (w->is_f64 ? w->p.f64.path : w->p.f32.path) == PRODUCT_GEMM; }
 
 static void matmul_serial(const matmul_job *w)
 {

@@ -3,6 +3,7 @@ cimport numpy as cnp
 from cython.parallel cimport prange
 from libc.stdint cimport uint64_t
 
+from cpuops._kernels.blocks cimport block_count, block_end, block_start
 from cpuops._kernels.types cimport data, real
 from cpuops._memory cimport Block, scratch
 
@@ -28,10 +29,20 @@ cdef extern from "matmul.h" nogil:
         const Py_ssize_t *strides
 
     void matmul_plan(matmul_job *w, int is_f64, const matmul_operand *a, const matmul_operand *b, void *c,
-                     const void *bias, uint64_t summed, int num_threads) noexcept
+                     const void *bias, uint64_t summed, int activation, Py_ssize_t apart, int num_threads) noexcept
     void matmul_ready(matmul_job *w) noexcept
     void matmul_work(matmul_job *w, Py_ssize_t phase, Py_ssize_t slot) noexcept
     void matmul_serial(const matmul_job *w) noexcept
+    int matmul_tiles(const matmul_job *w) noexcept
+    void matmul_activate(const matmul_job *w, Py_ssize_t lo, Py_ssize_t hi) noexcept
+    int ACTIVATION_RELU, ACTIVATION_GELU, ACTIVATION_GELU_TANH, ACTIVATION_SILU
+
+# numbers of activations, by the names of their methods
+ACTIVATION = {"relu": ACTIVATION_RELU, "gelu": ACTIVATION_GELU, "gelu_tanh": ACTIVATION_GELU_TANH, "silu": ACTIVATION_SILU}
+
+# cells a block that is activated at the end
+cdef enum:
+    BLOCK = 16384
 
 
 cdef inline matmul_operand operand(cnp.ndarray x) noexcept:
@@ -63,9 +74,36 @@ def matmul(real tag, cnp.ndarray lhs, cnp.ndarray rhs, cnp.ndarray bias, cnp.nda
     cdef matmul_operand a = operand(lhs), b = operand(rhs)
     cdef Block s
     w.scratch = NULL
-    matmul_plan(&w, sizeof(real) == 8, &a, &b, data(out), NULL if bias is None else data(bias), summed, num_threads)
+    matmul_plan(&w, sizeof(real) == 8, &a, &b, data(out), NULL if bias is None else data(bias), summed, 0, 0, num_threads)
     if w.table_bytes + w.batch.scratch_bytes:
         s = scratch(w.table_bytes + w.batch.scratch_bytes)
         w.scratch = s.ptr
     with nogil:
         run(&w, num_threads)
+
+
+def linear_activation(real tag, cnp.ndarray x, cnp.ndarray weight, cnp.ndarray bias, cnp.ndarray sums, cnp.ndarray out,
+                      int activation, int num_threads):
+    """OUT sums (or None) = IN x @ IN weight + IN bias (or None) as `matmul`, OUT out = their activation, in the same pass.
+
+    Parallel over cells, or over parts of a sum; where there are no tiles, the activation over blocks of cells.
+    """
+    cdef matmul_job w
+    cdef matmul_operand a = operand(x), b = operand(weight)
+    cdef real *outp = <real *> data(out)
+    cdef real *c = outp if sums is None else <real *> data(sums)
+    cdef Py_ssize_t block, blocks = block_count(out.size, BLOCK), cells = out.size
+    cdef Block s
+    w.scratch = NULL
+    matmul_plan(&w, sizeof(real) == 8, &a, &b, c, NULL if bias is None else data(bias), 0, activation, outp - c, num_threads)
+    if w.table_bytes + w.batch.scratch_bytes:
+        s = scratch(w.table_bytes + w.batch.scratch_bytes)
+        w.scratch = s.ptr
+    with nogil:
+        run(&w, num_threads)
+        if not matmul_tiles(&w):
+            if num_threads <= 1:
+                matmul_activate(&w, 0, cells)
+            else:
+                for block in prange(blocks, schedule='dynamic', num_threads=num_threads):
+                    matmul_activate(&w, block_start(block, BLOCK), block_end(block, BLOCK, cells))

@@ -6,6 +6,8 @@ typedef struct {
     real *c;
     ptrdiff_t crs, ccs; /* C(i, j) is c[i*crs + j*ccs]; one of them is 1 */
     const real *bias;
+    int activation;  /* ACTIVATION_...: C's values, activated, go where C is, or `apart` elements from there */
+    ptrdiff_t apart;
     int vector;         /* M or N is 1 by the shape of the whole call, not only of this item: the order of dot */
     ptrdiff_t brs, bcs; /* bias[i*brs + j*bcs] to C(i, j): one of them is 1, the other 0. NULL: none */
     /* filled in by product_plan */
@@ -371,6 +373,14 @@ FUNC void FN(product_stream)(const FN(product) *p, ptrdiff_t task, ptrdiff_t slo
     }
 }
 
+/* gemm's finish: a piece of C, while it is in the cache */
+FUNC void FN(product_activate)(void *ctx, real *c, ptrdiff_t ld, ptrdiff_t i0, ptrdiff_t ni, ptrdiff_t j0, ptrdiff_t nj)
+{
+    const FN(product) *p = (const FN(product) *)ctx;
+    (void)i0, (void)j0;
+    FN(activate)(p->activation, c, c + p->apart, ni, nj, ld);
+}
+
 /* ---- gemm, flipped: tiles of the transposed C ---- */
 
 FUNC void FN(product_store)(void *ctx, ptrdiff_t i0, ptrdiff_t ni, ptrdiff_t j0, ptrdiff_t nj, const real *tile, ptrdiff_t ld, int add,
@@ -382,7 +392,10 @@ FUNC void FN(product_store)(void *ctx, ptrdiff_t i0, ptrdiff_t ni, ptrdiff_t j0,
     for (ptrdiff_t i = 0; i < ni; i += LANES)
         for (ptrdiff_t j = 0; j < nj; j += LANES)
             FN(transpose_tile)(tile + i * ld + j, ld, ni - i, FN(gemm_min)(LANES, nj - j), flipped + j * width + i, width);
-    FN(gemm_merge)(nj, ni, flipped, width, p->c + i0 + j0 * p->ccs, p->ccs, add, NULL, last && p->bias ? p->bias + i0 : NULL);
+    real *c = p->c + i0 + j0 * p->ccs;
+    FN(gemm_merge)(nj, ni, flipped, width, c, p->ccs, add, NULL, last && p->bias ? p->bias + i0 : NULL);
+    if (last && p->activation)
+        FN(product_activate)(ctx, c, p->ccs, j0, nj, i0, ni);
 }
 
 /* the job for p (whose fields may have moved since the plan: an item of a batch) */
@@ -392,7 +405,7 @@ INLINE FN(gemm_job) FN(product_job)(const FN(product) *p)
     w.a = &p->a;
     w.b = &p->b;
     w.c = p->c;
-    w.store_ctx = (void *)p;
+    w.store_ctx = w.finish_ctx = (void *)p;
     w.scratch = p->scratch;
     return w;
 }
@@ -471,6 +484,8 @@ FUNC void FN(product_plan)(FN(product) *p, int num_threads)
     if (p->ccs != 1) {
         w.store = FN(product_store);
         w.bias_col = NULL;
+    } else if (p->activation) {
+        w.finish = FN(product_activate);
     }
     FN(gemm_plan)(&w, num_threads);
     p->job = w;

@@ -17,6 +17,7 @@ from ..results import (
     GroupNormGrads,
     InstanceNormGrads,
     LayerNormGrads,
+    LinearActivationGrads,
     MseLossGrads,
     PairGrads,
     RmsNormGrads,
@@ -226,6 +227,22 @@ def add_rms_norm_backward(sum: Var, gamma: Var, epsilon: float, output_grad: Var
     grads = rms_norm_backward(sum, gamma, epsilon, output_grad)
     x_grad = grads.x_grad if sum_grad is None else grads.x_grad + sum_grad
     return AddRmsNormGrads(x_grad, x_grad, grads.gamma_grad)
+
+
+# ---------------------------------------------------------------- a linear layer and its activation
+
+
+ACTIVATIONS: dict[str, Callable[[Var], Var]] = {
+    "relu": lambda x: F.relu(x), "gelu": lambda x: F.gelu(x), "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"), "silu": lambda x: F.silu(x),
+}  # fmt: skip
+
+
+def linear_activation_backward(
+    x: Var, weight: Var, bias: Any, sum: Any, output_grad: Var, *, activation: str = "relu", x_grad: bool = True
+) -> LinearActivationGrads:
+    b = bias if bias is None or isinstance(bias, Var) else Var(bias, requires_grad=False)
+    grads = through(lambda x, weight, bias: ACTIVATIONS[activation](F.linear(x, weight, bias)), (x, weight, b), output_grad)
+    return LinearActivationGrads(*grads)
 
 
 # ---------------------------------------------------------------- maximum pooling: which element is constant almost everywhere

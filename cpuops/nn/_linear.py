@@ -14,7 +14,7 @@ from ..autograd import Var
 from . import init
 from ._module import Module, Parameter, generator_of
 
-__all__ = ["Embedding", "Linear"]
+__all__ = ["Embedding", "Linear", "LinearActivation"]
 
 
 class Linear(Module):
@@ -48,6 +48,43 @@ class Linear(Module):
 
     def forward(self, x: Var | Operand) -> Var:
         return F.linear(x, self.weight, self.bias)
+
+
+class LinearActivation(Linear):
+    """``activation(x · weight + bias)`` over the last axis, in one pass.
+
+    Parameters
+    ----------
+    d_in, d_out : int
+        As of :class:`Linear`.
+    activation : {"relu", "gelu", "gelu_tanh", "silu"}
+        What follows the linear map.
+    bias, generator, dtype
+        As of :class:`Linear`.
+
+    Notes
+    -----
+    The results of :class:`Linear` and the activation after each other.
+    """
+
+    def __init__(
+        self,
+        d_in: int,
+        d_out: int,
+        activation: str = "relu",
+        *,
+        bias: bool = True,
+        generator: np.random.Generator | int | None = None,
+        dtype: Any = np.float32,
+    ):
+        super().__init__(d_in, d_out, bias=bias, generator=generator, dtype=dtype)
+        self.activation = _check.choice("LinearActivation", "activation", activation, ("relu", "gelu", "gelu_tanh", "silu"))
+
+    def describe(self) -> str:
+        return f"{super().describe()}, {self.activation}"
+
+    def forward(self, x: Var | Operand) -> Var:
+        return F.linear_activation(x, self.weight, self.bias, activation=self.activation)
 
 
 class Embedding(Module):

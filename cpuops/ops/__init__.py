@@ -13,6 +13,7 @@ from .embedding import Embedding, EmbeddingGradients
 from .glu import Glu, GluGradients
 from .grid_sample import GridSample, GridSampleGradients
 from .interpolate import Interpolate, InterpolateGradients
+from .linear_activation import LinearActivation, LinearActivationGradients
 from .loss import Loss, LossGradients
 from .matmul import Matmul, MatmulGradients
 from .norm import Norm, NormGradients
@@ -27,8 +28,8 @@ __all__ = ["Forward", "Gradients"]
 
 
 class Forward(
-    Elementwise, Activation, Prelu, Glu, Reduce, Softmax, Loss, Matmul, Embedding, Conv, ConvTranspose, Deform, Unfold, Pool, Interpolate, Pad,
-    GridSample, Norm, AddNorm, Attention, Ctc,
+    Elementwise, Activation, Prelu, Glu, Reduce, Softmax, Loss, Matmul, LinearActivation, Embedding, Conv, ConvTranspose, Deform, Unfold, Pool,
+    Interpolate, Pad, GridSample, Norm, AddNorm, Attention, Ctc,
 ):  # fmt: skip
     """Every forward method."""
 
@@ -42,6 +43,7 @@ class Gradients(
     SoftmaxGradients,
     LossGradients,
     MatmulGradients,
+    LinearActivationGradients,
     EmbeddingGradients,
     ConvGradients,
     ConvTransposeGradients,

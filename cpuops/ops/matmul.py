@@ -11,7 +11,7 @@ from .. import _alloc, _check, _small, _threads, results
 from .._operand import ready_product
 from ..errors import ShapeError, message
 
-__all__ = ["Matmul", "MatmulGradients", "product_ns", "product_shape"]
+__all__ = ["Matmul", "MatmulGradients", "linear_operands", "product_ns", "product_shape"]
 
 PAIR = ("lhs", "rhs")
 NS_A_TERM = _threads.work(flops=2)
@@ -119,17 +119,7 @@ class Matmul:
         One product, whatever the leading axes, in the order of :meth:`matmul`; the bias is added last.
         2·B·d_in·d_out flops for B rows.
         """
-        if bias is None:
-            (xa, w), b = _check.required_strided("linear", ("x", "weight"), (x, weight)), None
-        else:
-            xa, w, b = _check.required_strided("linear", ("x", "weight", "bias"), (x, weight, bias))
-        shape = ready_product(xa, w)
-        if shape is None:
-            _refuse_linear("linear", xa, w)
-        if b is not None:
-            if b.shape != shape[-1:]:
-                raise ShapeError(message("linear", "bias", f"of shape {b.shape}", f"{shape[-1:]}, weight's d_out"))
-            b = _check.contiguous(b)
+        xa, w, b, shape = linear_operands("linear", x, weight, bias)
         dtype = w.dtype
         out = _alloc.output("linear", out, shape, dtype, (x, weight, bias))
         self._run("matmul.matmul", dtype, product_ns(shape, w.shape[0]), xa, w, b, out, 0)
@@ -320,6 +310,22 @@ class MatmulGradients:
             self._linear_weight_backward(xa, g, _alloc.empty(w.shape, w.dtype)),
             self._linear_bias_backward(_check.contiguous(g), _alloc.empty(w.shape[1:], w.dtype)),
         )
+
+
+def linear_operands(op, x, weight, bias):
+    """(x, weight, bias or None, shape of the output), checked; x and weight of any strides."""
+    if bias is None:
+        (xa, w), b = _check.required_strided(op, ("x", "weight"), (x, weight)), None
+    else:
+        xa, w, b = _check.required_strided(op, ("x", "weight", "bias"), (x, weight, bias))
+    shape = ready_product(xa, w)
+    if shape is None:
+        _refuse_linear(op, xa, w)
+    if b is not None:
+        if b.shape != shape[-1:]:
+            raise ShapeError(message(op, "bias", f"of shape {b.shape}", f"{shape[-1:]}, weight's d_out"))
+        b = _check.contiguous(b)
+    return xa, w, b, shape
 
 
 def _refuse_linear(op, x, w):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from oracle.elementwise import unbroadcast
+from oracle.elementwise import UNARY, gelu_of, gelu_slope, unbroadcast
 
 
 def matmul(lhs, rhs):
@@ -53,6 +53,30 @@ def linear_backward(x, weight, output_grad):
         linear_weight_backward(x, output_grad),
         linear_bias_backward(output_grad),
     )
+
+
+def activated(activation):
+    """(function, derivative) of an activation."""
+    if activation == "gelu_tanh":
+        return lambda x: gelu_of(x, "tanh"), lambda x: gelu_slope(x, "tanh")
+    return UNARY[activation]
+
+
+def linear_activation_with_sum(x, weight, bias=None, *, activation):
+    """The activation of the sum, and the sum."""
+    total = linear(x, weight, bias)
+    return activated(activation)[0](total), total
+
+
+def linear_activation(x, weight, bias=None, *, activation):
+    """The activation of the sum."""
+    return linear_activation_with_sum(x, weight, bias, activation=activation)[0]
+
+
+def linear_activation_backward(x, weight, bias, sum, output_grad, *, activation, x_grad=True):
+    """The linear layer's gradients of what arrives at the sum."""
+    grads = linear_backward(x, weight, output_grad * activated(activation)[1](sum))
+    return grads[0] if x_grad else None, grads[1], None if bias is None else grads[2]
 
 
 def embedding(weights, indices):
