@@ -116,6 +116,7 @@ typedef struct {
     int include_pad;             /* taps in padding count in an average's divisor */
     double divisor;              /* 0: the number of taps */
     int segments, by_pixel, direct;
+    int whole;                   /* one window holds its plane, which is one axis */
     int pairs;                   /* along W the windows are cells 2o and 2o + 1, one channel: no line is needed */
     int gathered;                /* gradients of the maximum: gathered by comparing, not scattered cell by cell */
     ptrdiff_t chunk, chunks;     /* channels at a time */
@@ -177,6 +178,21 @@ INLINE int in_pairs(const pool_plan *p)
     return p->channels == 1 && w->kernel == 2 && w->stride == 2 && w->dilation == 1 && w->before == 0 && w->out <= w->in / 2;
 }
 
+/* units are planes (of a chunk of their channels) */
+static int plan_whole(pool_plan *p)
+{
+    const pool_axis *w = &p->w;
+    p->whole = p->d.in == 1 && p->h.in == 1 && p->d.out == 1 && p->h.out == 1 && w->out == 1 && w->kernel == w->in && w->before == 0 && w->after == 0 &&
+               w->in < INT32_MAX;
+    if (!p->whole)
+        return 0;
+    cut_channels(p, MOST_CHUNK);
+    p->units = p->planes * p->chunks;
+    p->block = most(1, BLOCK_CELLS / (w->in * p->chunk));
+    p->bytes = 0;
+    return 1;
+}
+
 static void plan_tiles(pool_plan *p, ptrdiff_t cells, ptrdiff_t chunk)
 {
     const pool_axis *w = &p->w;
@@ -203,12 +219,18 @@ static void plan_tiles(pool_plan *p, ptrdiff_t cells, ptrdiff_t chunk)
     cut_blocks(p, p->planes * p->d.out * p->h.out, rows * most(p->line, widest(w)) * p->chunk);
 }
 
-static void plan_forward(pool_plan *p) { plan_tiles(p, LINE, MOST_CHUNK); }
+static void plan_forward(pool_plan *p)
+{
+    if (!plan_whole(p))
+        plan_tiles(p, LINE, MOST_CHUNK);
+}
 
 /* avg_pool_backward: units are rows of x */
 static void plan_backward(pool_plan *p)
 {
     const pool_axis *w = &p->w;
+    if (plan_whole(p))
+        return;
     p->pairs = in_pairs(p) && p->d.kernel && p->h.kernel;
     cut_channels(p, MOST_CHUNK);
     p->segments = w->kernel == 0 || reach(w) > MOST_LINE / 2 / p->chunk ||
@@ -247,6 +269,8 @@ static void plan_gather(pool_plan *p)
 /* gradients of the maximum: a unit is a part of a plane (of a chunk of its channels), which its worker owns */
 static void plan_parts(pool_plan *p)
 {
+    if (plan_whole(p))
+        return;
     plan_tiles(p, 4 * LINE, 64);
     const pool_axis *a = p->d.in > 1 ? &p->d : p->h.in > 1 ? &p->h : &p->w;
     ptrdiff_t whole = p->planes * p->chunks, cells = cells_in(p) * p->chunk;
@@ -262,6 +286,8 @@ static void plan_parts(pool_plan *p)
 /* the same from indices, which may lie anywhere in a plane: a unit is a plane (of a chunk of its channels), or several */
 static void plan_scatter(pool_plan *p)
 {
+    if (plan_whole(p))
+        return;
     plan_tiles(p, 4 * LINE, 64);
     plan_gather(p);
     p->gathered = p->gathered && p->h.dilation == 1 && p->w.dilation == 1 && p->channels > 1 && cells_in(p) <= INT32_MAX / 4 &&
@@ -376,6 +402,14 @@ static ptrdiff_t direct_taps(const pool_plan *p, pool_window d, pool_window h, p
     return n;
 }
 
+INLINE void put_index(const pool_plan *p, ptrdiff_t o, ptrdiff_t at)
+{
+    if (p->index_size == 8)
+        ((int64_t *)p->index)[o] = at;
+    else if (p->index_size == 4)
+        ((int32_t *)p->index)[o] = (int32_t)at;
+}
+
 enum { NOWHERE = -1 }; /* a maximum's place behind the ends of a row */
 
 /* few rows are the rule: with their number constant the loops over them unroll */
@@ -390,6 +424,10 @@ enum { NOWHERE = -1 }; /* a maximum's place behind the ends of a row */
         CALL(nd, nh);                   \
     }
 
+#define REAL_BODY "pool_pixels_real.h"
+#include "for_each_real.h"
+#define REAL_BODY "pool_whole_real.h"
+#include "for_each_real.h"
 #define REAL_BODY "pool_max_real.h"
 #include "for_each_real.h"
 #define REAL_BODY "pool_max_back_real.h"

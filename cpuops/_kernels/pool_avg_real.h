@@ -352,6 +352,10 @@ FUNC void FN(avg_pairs)(const FN(avg_rows) *r, double scale, ptrdiff_t n, real *
 /* units lo..hi-1 of the forward; each writes its own outputs */
 FUNC void FN(avg_pool)(const pool_plan *p, ptrdiff_t lo, ptrdiff_t hi, void *memory)
 {
+    if (p->whole) {
+        FN(avg_whole)(p, lo, hi);
+        return;
+    }
     FN(avg_scratch) s = FN(avg_scratch_of)(p, memory);
     ptrdiff_t all = p->channels, area = p->h.in * p->w.in;
     const real *x = (const real *)p->x, *end = x + p->planes * cells_in(p) * all;
@@ -717,6 +721,10 @@ static int FN(back_row_pairs)(const pool_plan *p, const real *g, ptrdiff_t d, pt
 /* units lo..hi-1: rows of x, each written by its owner */
 FUNC void FN(avg_pool_backward)(const pool_plan *p, ptrdiff_t lo, ptrdiff_t hi, void *memory)
 {
+    if (p->whole) {
+        FN(avg_whole_backward)(p, lo, hi);
+        return;
+    }
     FN(back_scratch) s = FN(back_scratch_of)(p, memory);
     ptrdiff_t all = p->channels;
     pool_cursor at = cursor_at(p, lo, p->d.in, p->h.in);

@@ -1,15 +1,6 @@
 /* pool_max_back_real.h: the gradient of max pooling, from x alone and from indices. Included by pool.h only, after
  * pool_max_real.h, whose rows it searches for the maxima.
  */
-/* n pixels of channels c.. of out */
-static void FN(zero_pixels)(real *out, ptrdiff_t n, ptrdiff_t channels, ptrdiff_t pixel)
-{
-    if (channels == pixel)
-        memset(out, 0, (size_t)(n * pixel) * sizeof(real));
-    else
-        for (ptrdiff_t i = 0; i < n; i++)
-            memset(out + i * pixel, 0, (size_t)channels * sizeof(real));
-}
 
 /* ---- gathered: a cell adds up the gradients of those outputs that hold it and whose maximum it is, by comparing, in the
  * order of the outputs. The places of the maxima stand in a ring of rows of output, as distances from their windows' corners. */
@@ -281,6 +272,10 @@ static void FN(spread_part)(const pool_plan *p, ptrdiff_t chunk, FN(max_scratch)
 /* units lo..hi-1 of the gradient from x alone; each writes its own part of out */
 FUNC void FN(max_pool_backward)(const pool_plan *p, ptrdiff_t lo, ptrdiff_t hi, void *memory)
 {
+    if (p->whole) {
+        FN(max_whole_backward)(p, lo, hi);
+        return;
+    }
     FN(max_scratch) s = FN(max_scratch_of)(p, memory);
     ptrdiff_t all = p->channels;
     int cut = p->d.in > 1 ? 0 : p->h.in > 1 ? 1 : 2;
@@ -330,6 +325,10 @@ FUNC void FN(scatter)(const real *g, const int64_t *index, ptrdiff_t outputs, pt
 /* units lo..hi-1 of the gradient from indices (int64), which need not be those of a forward */
 FUNC void FN(max_pool_scatter)(const pool_plan *p, ptrdiff_t lo, ptrdiff_t hi, void *memory)
 {
+    if (p->whole) {
+        FN(max_whole_backward)(p, lo, hi);
+        return;
+    }
     ptrdiff_t all = p->channels, cells = cells_in(p), outputs = cells_out(p);
     FN(max_scratch) s = {0};
     if (p->gathered)

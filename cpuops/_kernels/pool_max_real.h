@@ -581,6 +581,10 @@ FUNC void FN(write_indices)(const pool_plan *p, const pool_tile *t, const FN(max
 /* units lo..hi-1 of the forward; each writes its own outputs */
 FUNC void FN(max_pool)(const pool_plan *p, ptrdiff_t lo, ptrdiff_t hi, void *memory)
 {
+    if (p->whole) {
+        FN(max_whole)(p, lo, hi);
+        return;
+    }
     FN(max_scratch) s = FN(max_scratch_of)(p, memory);
     ptrdiff_t all = p->channels, plane = cells_in(p) * all;
     pool_cursor at = cursor_at(p, lo, p->d.out, p->h.out);

@@ -11,6 +11,7 @@
  *   vfms(a,b,c)  a*b-c    vfnma(a,b,c)  c-a*b
  *   vlt vle vgt vge veq vne visnan       comparisons to vmask (vne is true on NaN, the others false)
  *   mand mor mnot  many mall             masks
+ *   mfirst                               the lowest lane that is set, LANES where none is
  *   vsel(m,a,b)                          a where m, else b
  *   vabs vneg vcopysign vsqrt vfloor vround (half to even)
  *   vmax vmin                            IEEE 754-2019 maximum, minimum: NaN in either operand gives NaN
@@ -94,6 +95,7 @@ typedef ivec_f64 vmask_f64;
 #define mnot FN(mnot)
 #define many FN(many)
 #define mall FN(mall)
+#define mfirst FN(mfirst)
 #define vsel FN(vsel)
 #define vabs FN(vabs)
 #define vneg FN(vneg)

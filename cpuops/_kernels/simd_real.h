@@ -98,6 +98,7 @@ INLINE vmask mor(vmask a, vmask b) { return (vmask)(a | b); }
 INLINE vmask mnot(vmask a) { return (vmask)~a; }
 INLINE int many(vmask a) { return a != 0; }
 INLINE int mall(vmask a) { return a == (vmask)-1; }
+INLINE int mfirst(vmask a) { return __builtin_ctz((unsigned)a | 1u << LANES); }
 INLINE vec vsel(vmask m, vec a, vec b) { return (vec)BLEND512(m, b, a); }
 #undef CMP512
 #undef BLEND512
@@ -115,10 +116,12 @@ INLINE vmask mnot(vmask a) { return ~a; }
 #if SIMD_AVX2
 INLINE int many(vmask a) { return X256(movemask)((vec)a) != 0; }
 INLINE int mall(vmask a) { return X256(movemask)((vec)a) == (1 << LANES) - 1; }
+INLINE int mfirst(vmask a) { return __builtin_ctz((unsigned)X256(movemask)((vec)a) | 1u << LANES); }
 INLINE vec vsel(vmask m, vec a, vec b) { return (vec)X256(blendv)(b, a, (vec)m); }
 #elif SIMD_SSE4
 INLINE int many(vmask a) { return X128(movemask)((vec)a) != 0; }
 INLINE int mall(vmask a) { return X128(movemask)((vec)a) == (1 << LANES) - 1; }
+INLINE int mfirst(vmask a) { return __builtin_ctz((unsigned)X128(movemask)((vec)a) | 1u << LANES); }
 INLINE vec vsel(vmask m, vec a, vec b) { return (vec)X128(blendv)(b, a, (vec)m); }
 #else
 INLINE int many(vmask a)
@@ -134,6 +137,13 @@ INLINE int mall(vmask a)
     for (int i = 0; i < LANES; i++)
         r &= a[i] != 0;
     return r;
+}
+INLINE int mfirst(vmask a)
+{
+    int i = 0;
+    while (i < LANES && !a[i])
+        i++;
+    return i;
 }
 INLINE vec vsel(vmask m, vec a, vec b) { return (vec)((m & (ivec)a) | (~m & (ivec)b)); }
 #endif

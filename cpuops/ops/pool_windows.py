@@ -34,6 +34,11 @@ class Axis(NamedTuple):
         return self.size == self.output == 1 and self.kernel <= 1 and self.before == self.after == 0
 
     @property
+    def whole(self):
+        """Whether one window holds all of the axis and nothing else."""
+        return self.output == 1 and self.kernel == self.size and self.before == self.after == 0 and (self.dilation == 1 or self.size == 1)
+
+    @property
     def taps(self):
         """The most cells of a window."""
         return min(self.kernel, self.size) if self.kernel else min(self.size, self.size // self.output + 2)
@@ -58,6 +63,9 @@ class Axis(NamedTuple):
         cells = first + np.arange(self.taps, dtype=np.int64)
         inside = cells < last
         return cells, inside, inside.sum(1)
+
+
+ABSENT = Axis(1, 1, 1, 1, 0, 0, 1)
 
 
 class Geometry(NamedTuple):
@@ -153,6 +161,14 @@ def _adaptive_axis(size, output):
     return Axis(size, output, size // output, size // output, 0, 0, 1)
 
 
+def _joined(axes):
+    """Make one axis of the last ones that a single window holds: its cells lie side by side."""
+    while axes[1].whole and axes[2].whole and not (axes[0].plain and axes[1].plain):
+        size = axes[1].size * axes[2].size
+        axes = [ABSENT, axes[0], Axis(size, 1, size, size, 0, 0, 1)]
+    return axes
+
+
 def geometry_of(op, n, x, windows, layout):
     """Check x's shape and the options of a pooling along n axes, and bring it into canonical form."""
     last = _check.choice(op, "layout", layout, LAYOUTS) == "NHWC"
@@ -165,7 +181,7 @@ def geometry_of(op, n, x, windows, layout):
     shape = (x.shape[0], *outputs, channels) if last else (x.shape[0], channels, *outputs)
     if math.prod(shape) >= _check.BOUND // 8:
         raise ShapeError(message(op, "output_size", f"{outputs}, which makes an output of {shape}", "one that fits memory"))
-    axes = [Axis(1, 1, 1, 1, 0, 0, 1)] * (3 - n) + axes
+    axes = _joined([ABSENT] * (3 - n) + axes)
     while axes[2].plain and not all(a.plain for a in axes):
         axes = [axes[2], axes[0], axes[1]]  # kernels take vectors of the last axis
     planes, inner = (x.shape[0], channels) if last else (x.shape[0] * channels, 1)
