@@ -21,6 +21,7 @@
 #ifndef CPUOPS_POOL_H
 #define CPUOPS_POOL_H
 #include "simd.h"
+#include "transpose.h"
 #include "wide.h"
 
 enum {
@@ -29,6 +30,9 @@ enum {
     MOST_CHUNK = 256,   /* channels at a time */
     MOST_PHASES = 8,
     MOST_DIRECT = 64,   /* taps of a window without a line */
+    DIRECT_LISTS = 16,  /* of such taps, by the window's rows and columns */
+    MOST_TURNED = 2048, /* vectors of a unit: 128 KB of 64 bytes each */
+    MOST_WHOLE_TURNED = 256, /* cells of a plane that is one window */
     MOST_GATHERED = 64, /* taps of a window whose gradient is gathered by comparing */
     ABREAST = 4,        /* planes whose gradients are scattered at once */
     SLACK = 64,         /* cells behind a line that a full vector may touch */
@@ -113,9 +117,11 @@ typedef struct {
     ptrdiff_t index_size;
     pool_axis d, h, w;
     ptrdiff_t planes, channels;
+    ptrdiff_t lanes;             /* of a vector of x's type */
     int include_pad;             /* taps in padding count in an average's divisor */
     double divisor;              /* 0: the number of taps */
     int segments, by_pixel, direct;
+    ptrdiff_t turned;            /* small planes of one channel: so many of them are a unit, transposed to channels last */
     int whole;                   /* one window holds its plane, which is one axis */
     int pairs;                   /* along W the windows are cells 2o and 2o + 1, one channel: no line is needed */
     int gathered;                /* gradients of the maximum: gathered by comparing, not scattered cell by cell */
@@ -169,7 +175,7 @@ static ptrdiff_t forward_cells(const pool_plan *p)
 {
     ptrdiff_t line = p->line * p->chunk + SLACK, outputs = p->tile * p->chunk + SLACK;
     return 2 * line + 2 * p->phases * p->phase + 3 * outputs + 3 * (p->tile + SLACK) + least(p->w.kernel, p->line) +
-           2 * MOST_DIRECT + 2 * MOST_GATHERED + 6 * (p->chunk + SLACK);
+           DIRECT_LISTS * MOST_DIRECT + 2 * MOST_GATHERED + 6 * (p->chunk + SLACK);
 }
 
 INLINE int in_pairs(const pool_plan *p)
@@ -178,17 +184,22 @@ INLINE int in_pairs(const pool_plan *p)
     return p->channels == 1 && w->kernel == 2 && w->stride == 2 && w->dilation == 1 && w->before == 0 && w->out <= w->in / 2;
 }
 
+/* whether one window holds its plane, which is one axis */
+INLINE int is_whole(const pool_plan *p)
+{
+    const pool_axis *w = &p->w;
+    return p->d.in * p->h.in * p->d.out * p->h.out * w->out == 1 && w->kernel == w->in && w->before == 0 && w->after == 0 && w->in < INT32_MAX;
+}
+
 /* units are planes (of a chunk of their channels) */
 static int plan_whole(pool_plan *p)
 {
-    const pool_axis *w = &p->w;
-    p->whole = p->d.in == 1 && p->h.in == 1 && p->d.out == 1 && p->h.out == 1 && w->out == 1 && w->kernel == w->in && w->before == 0 && w->after == 0 &&
-               w->in < INT32_MAX;
+    p->whole = is_whole(p);
     if (!p->whole)
         return 0;
     cut_channels(p, MOST_CHUNK);
     p->units = p->planes * p->chunks;
-    p->block = most(1, BLOCK_CELLS / (w->in * p->chunk));
+    p->block = most(1, BLOCK_CELLS / (p->w.in * p->chunk));
     p->bytes = 0;
     return 1;
 }
@@ -200,17 +211,17 @@ static void plan_tiles(pool_plan *p, ptrdiff_t cells, ptrdiff_t chunk)
     /* a maximum's place in its window is an int32 beside float32 */
     double span = ((double)((widest(&p->d) - 1) * p->d.dilation) * (double)p->h.in + (double)((widest(&p->h) - 1) * p->h.dilation)) * (double)w->in +
                   (double)reach(w);
-    p->segments = w->kernel == 0 || reach(w) > MOST_LINE / 2 / p->chunk || span > INT32_MAX ||
-                  (p->channels == 1 && w->out < 8 && w->kernel >= 16);
-    ptrdiff_t rows = widest(&p->d) * widest(&p->h);
-    p->direct = !p->segments && p->chunk >= LANES_f32 && p->d.kernel && p->h.kernel && rows * w->kernel <= MOST_DIRECT &&
-                rows * w->kernel <= rows * w->stride + w->stride + w->kernel;
+    ptrdiff_t rows = widest(&p->d) * widest(&p->h), taps = widest(w);
+    p->direct = p->chunk >= p->lanes && rows * taps <= MOST_DIRECT && span <= INT32_MAX &&
+                (w->kernel == 0 || rows * taps <= rows * w->stride + w->stride + taps);
+    p->segments = !p->direct && (w->kernel == 0 || reach(w) > MOST_LINE / 2 / p->chunk || span > INT32_MAX ||
+                                 (p->channels == 1 && w->out < 8 && w->kernel >= 16));
     /* four times the reach: else most of a line is folded again for the next tile */
     ptrdiff_t room = most(cells / p->chunk, p->segments ? 1 : least(4 * reach(w), MOST_LINE / p->chunk));
     p->tile = windows_of(w, room);
     p->tiles = ceil_div(w->out, p->tile);
     p->line = p->segments ? least(room, w->in) : (p->tile - 1) * w->stride + reach(w);
-    p->by_pixel = p->chunk < p->channels || (w->stride > 1 && (p->chunk >= LANES_f32 || w->stride > MOST_PHASES));
+    p->by_pixel = p->chunk < p->channels || (w->stride > 1 && (p->chunk >= p->lanes || w->stride > MOST_PHASES));
     p->phases = p->segments || p->by_pixel ? 1 : w->stride;
     p->phase = ceil_div(p->line, p->phases) * p->chunk + SLACK;
     p->far = p->ring = p->gathered = 0;
@@ -219,14 +230,49 @@ static void plan_tiles(pool_plan *p, ptrdiff_t cells, ptrdiff_t chunk)
     cut_blocks(p, p->planes * p->d.out * p->h.out, rows * most(p->line, widest(w)) * p->chunk);
 }
 
-static void plan_forward(pool_plan *p)
+static void plan_as_laid(pool_plan *p)
 {
     if (!plan_whole(p))
         plan_tiles(p, LINE, MOST_CHUNK);
 }
 
+/* how many planes of one channel are transposed at once, 0: none. It pays where rows are short */
+static ptrdiff_t planes_turned(const pool_plan *p)
+{
+    ptrdiff_t cells = most(cells_in(p), cells_out(p)), vectors = least(least(4, p->planes / p->lanes), MOST_TURNED / cells);
+    return p->channels > 1 || (is_whole(p) && cells > MOST_WHOLE_TURNED) ? 0 : vectors * p->lanes;
+}
+
+/* the plan of such a unit, with channels last; its operands are in scratch */
+static pool_plan plan_of_unit(const pool_plan *p, ptrdiff_t planes, void (*plan)(pool_plan *))
+{
+    pool_plan q = *p;
+    q.planes = 1;
+    q.channels = planes;
+    q.turned = 0;
+    plan(&q);
+    return q;
+}
+
+/* x, outputs and indices of a unit */
+INLINE size_t turned_bytes(const pool_plan *p) { return 8 * (size_t)(p->turned * (cells_in(p) + 2 * cells_out(p))); }
+
+static void plan_turned(pool_plan *p, void (*plan)(pool_plan *))
+{
+    p->turned = planes_turned(p);
+    if (p->turned == 0) {
+        plan(p);
+        return;
+    }
+    p->units = ceil_div(p->planes, p->turned);
+    p->block = most(1, BLOCK_CELLS / (most(cells_in(p), cells_out(p)) * p->turned));
+    p->bytes = turned_bytes(p) + plan_of_unit(p, p->turned, plan).bytes;
+}
+
+static void plan_forward(pool_plan *p) { plan_turned(p, plan_as_laid); }
+
 /* avg_pool_backward: units are rows of x */
-static void plan_backward(pool_plan *p)
+static void plan_rows_back(pool_plan *p)
 {
     const pool_axis *w = &p->w;
     if (plan_whole(p))
@@ -234,7 +280,7 @@ static void plan_backward(pool_plan *p)
     p->pairs = in_pairs(p) && p->d.kernel && p->h.kernel;
     cut_channels(p, MOST_CHUNK);
     p->segments = w->kernel == 0 || reach(w) > MOST_LINE / 2 / p->chunk ||
-                  (w->stride > 1 && (p->chunk >= LANES_f32 || w->stride > MOST_PHASES));
+                  (w->stride > 1 && (p->chunk >= p->lanes || w->stride > MOST_PHASES));
     ptrdiff_t room = most(1, LINE / p->chunk);
     p->tile = least(w->in, room);
     p->tiles = ceil_div(w->in, p->tile);
@@ -249,11 +295,13 @@ static void plan_backward(pool_plan *p)
     cut_blocks(p, p->planes * p->d.in * p->h.in, (1 + over) * p->tile * p->chunk);
 }
 
+static void plan_backward(pool_plan *p) { plan_turned(p, plan_rows_back); }
+
 /* whether gradients of the maximum are gathered row by row, and the ring of rows that it takes. Comparing pays for long rows */
 static void plan_gather(pool_plan *p)
 {
     p->gathered = !p->segments && p->tiles == 1 && p->d.in == 1 && p->d.out == 1 && p->h.kernel && p->h.kernel * p->w.kernel <= MOST_GATHERED &&
-                  (p->by_pixel ? p->chunk >= LANES_f32 && (p->channels % p->chunk == 0 || p->channels % p->chunk >= LANES_f32) : p->w.out * p->chunk >= 32);
+                  (p->by_pixel ? p->chunk >= p->lanes && (p->channels % p->chunk == 0 || p->channels % p->chunk >= p->lanes) : p->w.out * p->chunk >= 32);
     if (!p->gathered)
         return;
     ptrdiff_t held = (reach(&p->h) - 1) / p->h.stride + 1;
@@ -269,7 +317,8 @@ static void plan_gather(pool_plan *p)
 /* gradients of the maximum: a unit is a part of a plane (of a chunk of its channels), which its worker owns */
 static void plan_parts(pool_plan *p)
 {
-    if (plan_whole(p))
+    plan_forward(p);
+    if (p->turned || p->whole)
         return;
     plan_tiles(p, 4 * LINE, 64);
     const pool_axis *a = p->d.in > 1 ? &p->d : p->h.in > 1 ? &p->h : &p->w;
@@ -286,6 +335,7 @@ static void plan_parts(pool_plan *p)
 /* the same from indices, which may lie anywhere in a plane: a unit is a plane (of a chunk of its channels), or several */
 static void plan_scatter(pool_plan *p)
 {
+    p->turned = 0;
     if (plan_whole(p))
         return;
     plan_tiles(p, 4 * LINE, 64);
@@ -348,6 +398,7 @@ INLINE int cursor_next(pool_cursor *c, const pool_plan *p, ptrdiff_t nd, ptrdiff
 
 /* the columns and channels of a tile of the output */
 typedef struct {
+    ptrdiff_t number;
     ptrdiff_t c, channels;  /* first channel, how many */
     ptrdiff_t o, outputs;   /* first output column, how many */
     ptrdiff_t origin;       /* column of x at the line's place 0 */
@@ -358,6 +409,7 @@ static pool_tile tile_of(const pool_plan *p, ptrdiff_t n)
 {
     const pool_axis *w = &p->w;
     pool_tile t;
+    t.number = n;
     t.c = n / p->tiles * p->chunk;
     t.channels = least(p->chunk, p->channels - t.c);
     t.o = n % p->tiles * p->tile;
@@ -410,7 +462,25 @@ INLINE void put_index(const pool_plan *p, ptrdiff_t o, ptrdiff_t at)
         ((int32_t *)p->index)[o] = (int32_t)at;
 }
 
-enum { NOWHERE = -1 }; /* a maximum's place behind the ends of a row */
+/* lists of a window's cells, kept by how many rows and columns it has */
+typedef struct {
+    ptrdiff_t d[DIRECT_LISTS], h[DIRECT_LISTS], w[DIRECT_LISTS], taps[DIRECT_LISTS]; /* taps 0: none yet */
+} direct_lists;
+
+INLINE const ptrdiff_t *direct_list(const pool_plan *p, direct_lists *kept, ptrdiff_t *lists, pool_window d, pool_window h, pool_window w, ptrdiff_t *taps)
+{
+    ptrdiff_t i = 4 * (h.taps & 3) + (w.taps & 3), *list = lists + i * MOST_DIRECT;
+    if (kept->taps[i] == 0 || kept->d[i] != d.taps || kept->h[i] != h.taps || kept->w[i] != w.taps) {
+        kept->d[i] = d.taps;
+        kept->h[i] = h.taps;
+        kept->w[i] = w.taps;
+        kept->taps[i] = direct_taps(p, d, h, w, list);
+    }
+    *taps = kept->taps[i];
+    return list;
+}
+
+enum { NOWHERE = -1, NO_TILE = -1 }; /* a maximum's place behind the ends of a row; the tile of new scratch */
 
 /* few rows are the rule: with their number constant the loops over them unroll */
 #define BY_ROWS(nd, nh, CALL)           \
@@ -433,5 +503,9 @@ enum { NOWHERE = -1 }; /* a maximum's place behind the ends of a row */
 #define REAL_BODY "pool_max_back_real.h"
 #include "for_each_real.h"
 #define REAL_BODY "pool_avg_real.h"
+#include "for_each_real.h"
+#define REAL_BODY "pool_avg_back_real.h"
+#include "for_each_real.h"
+#define REAL_BODY "pool_work_real.h"
 #include "for_each_real.h"
 #endif

@@ -22,11 +22,12 @@ cdef extern from "pool.h" nogil:
         char *index
         Py_ssize_t index_size
         pool_axis d, h, w
-        Py_ssize_t planes, channels
+        Py_ssize_t planes, channels, lanes
         int include_pad
         double divisor
         Py_ssize_t next
         size_t bytes
+    enum: SIMD_BYTES
     ctypedef void (*pool_work)(const pool_plan *p, Py_ssize_t lo, Py_ssize_t hi, void *memory) noexcept
     void plan_forward(pool_plan *p) noexcept
     void plan_backward(pool_plan *p) noexcept
@@ -47,6 +48,7 @@ cdef pool_axis axis_of(tuple t):
 cdef pool_plan plan_of(tuple geometry, cnp.ndarray x, cnp.ndarray g, cnp.ndarray out, cnp.ndarray indices):
     cdef pool_plan p
     p.planes, p.channels = geometry[0], geometry[1]
+    p.lanes = SIMD_BYTES // out.itemsize
     p.d, p.h, p.w = axis_of(geometry[2]), axis_of(geometry[3]), axis_of(geometry[4])
     p.x = data(x) if x is not None else NULL
     p.g = data(g) if g is not None else NULL

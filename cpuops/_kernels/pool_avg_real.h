@@ -1,7 +1,6 @@
-/* pool_avg_real.h: average pooling and its gradient. Included by pool.h only, which tells how a row is made.
+/* pool_avg_real.h: average pooling; its gradient: pool_avg_back_real.h. Included by pool.h only, which tells how a row is made.
  *
  * out[o] = sum of x over the window / divisor(o); divisor: the taps counted along D, H and W multiplied, or one number.
- * out_x[i] = sum over the windows o that hold i of g[o] / divisor(o): gathered by the owner of the row, so nothing races.
  * Sums in double. Padding is -0.0, which adds to anything without changing it.
  */
 
@@ -126,23 +125,39 @@ FUNC void FN(avg_run)(const double *line, const ptrdiff_t *offset, ptrdiff_t tap
         FN(avg_run_of)(line, offset, taps, scale, n, out);
 }
 
-/* the n channels of one output pixel from its window's cells */
+/* channels of one output pixel from its window's cells, as many as `vectors` hold; `lanes` of a single one */
+INLINE void FN(direct_sum)(const real *x, const ptrdiff_t *offset, ptrdiff_t taps, ptrdiff_t pixel, int vectors, ptrdiff_t lanes, double scale, real *out)
+{
+    wvec sum[4];
+    for (int k = 0; k < vectors; k++)
+        sum[k] = lanes < WLANES ? wload_n(x, lanes) : wload(x + k * WLANES);
+    for (ptrdiff_t t = 1; t < taps; t++) {
+        const real *from = x + offset[t] * pixel;
+        for (int k = 0; k < vectors; k++)
+            sum[k] += lanes < WLANES ? wload_n(from, lanes) : wload(from + k * WLANES);
+    }
+    for (int k = 0; k < vectors; k++) {
+        wvec mean = QUOTIENT(sum[k], wset(scale));
+        if (lanes < WLANES)
+            wstore_n(out, mean, lanes);
+        else
+            wstore(out + k * WLANES, mean);
+    }
+}
+
+/* all n channels; the last of several vectors is laid over its neighbour */
 FUNC void FN(direct_avg)(const real *x, const ptrdiff_t *offset, ptrdiff_t taps, ptrdiff_t pixel, double scale, ptrdiff_t n, real *out)
 {
-    for (ptrdiff_t i = 0; i < n; i += WLANES) {
-        ptrdiff_t at = n < WLANES ? 0 : least(i, n - WLANES);
+    ptrdiff_t c = 0;
+    for (; c + 4 * WLANES <= n; c += 4 * WLANES)
+        FN(direct_sum)(x + c, offset, taps, pixel, 4, WLANES, scale, out + c);
+    for (; c < n; c += WLANES)
         if (n < WLANES) {
-            wvec sum = wload_n(x, n);
-            for (ptrdiff_t t = 1; t < taps; t++)
-                sum += wload_n(x + offset[t] * pixel, n);
-            wstore_n(out, QUOTIENT(sum, wset(scale)), n);
-            return;
+            FN(direct_sum)(x, offset, taps, pixel, 1, n, scale, out);
+        } else {
+            ptrdiff_t at = least(c, n - WLANES);
+            FN(direct_sum)(x + at, offset, taps, pixel, 1, WLANES, scale, out + at);
         }
-        wvec sum = wload(x + at);
-        for (ptrdiff_t t = 1; t < taps; t++)
-            sum += wload(x + offset[t] * pixel + at);
-        wstore(out + at, QUOTIENT(sum, wset(scale)));
-    }
 }
 
 /* ---- step 2, segments */
@@ -186,12 +201,15 @@ typedef struct {
     double *sum;            /* segments: a channel's */
     ptrdiff_t *offset;      /* of the taps along W in the phases */
     pool_window *columns;   /* the windows along W */
-    ptrdiff_t *taps;        /* direct: the cells of windows that are whole along W, and of others */
+    ptrdiff_t *taps;        /* direct: lists of a window's cells */
+    direct_lists direct;
+    ptrdiff_t tile;         /* whose columns, offsets and padding these are; `scale` is for rows that count */
+    double scaled_by;
 } FN(avg_scratch);
 
 static FN(avg_scratch) FN(avg_scratch_of)(const pool_plan *p, void *memory)
 {
-    FN(avg_scratch) s;
+    FN(avg_scratch) s = {.tile = NO_TILE};
     char *at = (char *)memory;
 #define TAKE(member, n)    \
     s.member = (void *)at; \
@@ -202,7 +220,7 @@ static FN(avg_scratch) FN(avg_scratch_of)(const pool_plan *p, void *memory)
     TAKE(columns, 3 * (p->tile + SLACK))
     TAKE(sum, p->chunk + SLACK)
     TAKE(offset, least(p->w.kernel, p->line))
-    TAKE(taps, 2 * MOST_DIRECT)
+    TAKE(taps, DIRECT_LISTS * MOST_DIRECT)
 #undef TAKE
     return s;
 }
@@ -222,8 +240,12 @@ static void FN(pad_with_nothing)(const pool_plan *p, const FN(avg_scratch) *s, p
 }
 
 /* what a tile's rows share */
-static void FN(avg_tile)(const pool_plan *p, const pool_tile *t, const FN(avg_scratch) *s)
+static void FN(avg_tile)(const pool_plan *p, const pool_tile *t, FN(avg_scratch) *s)
 {
+    if (t->number == s->tile)
+        return;
+    s->tile = t->number;
+    s->scaled_by = 0;
     for (ptrdiff_t o = 0; o < t->outputs; o++)
         s->columns[o] = window(&p->w, t->o + o);
     for (ptrdiff_t k = 0; !p->segments && k < p->w.kernel; k++)
@@ -236,8 +258,11 @@ static void FN(avg_tile)(const pool_plan *p, const pool_tile *t, const FN(avg_sc
     }
 }
 
-static void FN(avg_scales)(const pool_plan *p, const pool_tile *t, const FN(avg_scratch) *s, double rows)
+static void FN(avg_scales)(const pool_plan *p, const pool_tile *t, FN(avg_scratch) *s, double rows)
 {
+    if (rows == s->scaled_by)
+        return;
+    s->scaled_by = rows;
     for (ptrdiff_t o = 0; o < t->outputs; o++) {
         double divisor = rows * columns_counted(p, s->columns[o]), scale = IS_F64 ? divisor : 1 / divisor;
         for (ptrdiff_t c = 0; c < t->channels; c++)
@@ -269,17 +294,13 @@ static void FN(avg_row_segments)(const pool_plan *p, const pool_tile *t, const F
     }
 }
 
-static void FN(avg_row_direct)(const pool_plan *p, const pool_tile *t, const FN(avg_scratch) *s, pool_window wd, pool_window wh,
+static void FN(avg_row_direct)(const pool_plan *p, const pool_tile *t, FN(avg_scratch) *s, pool_window wd, pool_window wh,
                                const real *row, real *out)
 {
-    ptrdiff_t n = t->channels, all = p->channels, whole = 0;
+    ptrdiff_t n = t->channels, all = p->channels, taps;
     for (ptrdiff_t o = 0; o < t->outputs; o++) {
         pool_window ww = s->columns[o];
-        int inside = ww.taps == p->w.kernel;
-        ptrdiff_t *cells = s->taps + (inside ? 0 : MOST_DIRECT), taps = whole;
-        if (!inside || whole == 0)
-            taps = direct_taps(p, wd, wh, ww, cells);
-        whole = inside ? taps : whole;
+        const ptrdiff_t *cells = direct_list(p, &s->direct, s->taps, wd, wh, ww, &taps);
         FN(direct_avg)(row + ww.first * all, cells, taps, all, s->scale[o * n], n, out + o * all);
     }
 }
@@ -350,403 +371,34 @@ FUNC void FN(avg_pairs)(const FN(avg_rows) *r, double scale, ptrdiff_t n, real *
 }
 
 /* units lo..hi-1 of the forward; each writes its own outputs */
-FUNC void FN(avg_pool)(const pool_plan *p, ptrdiff_t lo, ptrdiff_t hi, void *memory)
+FUNC void FN(avg_rows_of)(const pool_plan *p, FN(avg_scratch) *s, ptrdiff_t lo, ptrdiff_t hi)
 {
-    if (p->whole) {
-        FN(avg_whole)(p, lo, hi);
-        return;
-    }
-    FN(avg_scratch) s = FN(avg_scratch_of)(p, memory);
     ptrdiff_t all = p->channels, area = p->h.in * p->w.in;
     const real *x = (const real *)p->x, *end = x + p->planes * cells_in(p) * all;
     pool_cursor at = cursor_at(p, lo, p->d.out, p->h.out);
     pool_tile t = tile_of(p, at.tile);
-    FN(avg_tile)(p, &t, &s);
-    double scaled_by = 0;
+    FN(avg_tile)(p, &t, s);
     for (ptrdiff_t u = lo; u < hi; u++) {
         pool_window wd = window(&p->d, at.d), wh = window(&p->h, at.h);
         double counted = rows_counted(p, wd, wh);
-        if (counted != scaled_by)
-            FN(avg_scales)(p, &t, &s, counted);
-        scaled_by = counted;
+        FN(avg_scales)(p, &t, s, counted);
         const real *row = x + (at.plane * cells_in(p) + (wd.first * p->h.in + wh.first) * p->w.in) * all + t.c;
         real *out = (real *)p->out + (at.row * p->w.out + t.o) * all + t.c;
         FN(avg_rows) r = {row + (t.origin + t.lo) * all, wd.taps, wh.taps, p->d.dilation * area * all, p->h.dilation * p->w.in * all, 0};
         /* the last vectors of a line of one channel reach at most 2 WLANES beyond it, in its last row */
         r.whole = all == 1 && end - r.x >= (r.nd - 1) * r.step_d + (r.nh - 1) * r.step_h + t.hi - t.lo + 2 * WLANES;
         if (p->pairs)
-            FN(avg_pairs)(&r, s.scale[0], t.outputs, out);
+            FN(avg_pairs)(&r, s->scale[0], t.outputs, out);
         else if (p->segments)
-            FN(avg_row_segments)(p, &t, &s, &r, row, out);
+            FN(avg_row_segments)(p, &t, s, &r, row, out);
         else if (p->direct)
-            FN(avg_row_direct)(p, &t, &s, wd, wh, row, out);
+            FN(avg_row_direct)(p, &t, s, wd, wh, row, out);
         else
-            FN(avg_row_runs)(p, &t, &s, &r, out);
+            FN(avg_row_runs)(p, &t, s, &r, out);
         if (cursor_next(&at, p, p->d.out, p->h.out) && u + 1 < hi) {
             t = tile_of(p, at.tile);
-            FN(avg_tile)(p, &t, &s);
-            scaled_by = 0;
+            FN(avg_tile)(p, &t, s);
         }
-    }
-}
-
-/* ---- the gradient: a row of x from the rows of output that hold it
- *
- * First those rows of g, each over its divisor's part along D and H, are added up and divided by the part along W, which gives
- * one line along OW. Then cell c of x gathers it from the outputs that hold c. In runs: c stands at q = (c + before) / stride
- * of its phase, and tap k is that of output q - k * dilation / stride. In segments: each output adds itself to its cells. */
-
-typedef struct {
-    double *line;         /* segments: a tile of x's row */
-    double *back, *weight; /* along OW: the line of gradients, and 1 / the divisor's part along W */
-    double *phases;
-    ptrdiff_t *offset, starts[MOST_PHASES + 1]; /* runs: by phases, how far from a place its taps' outputs lie in `back` */
-    pool_window *columns; /* segments: the windows along W of the outputs in `weight`, */
-    pool_window *holders; /* and the outputs that hold a column of x (many channels) */
-    int gathers;
-} FN(back_scratch);
-
-static FN(back_scratch) FN(back_scratch_of)(const pool_plan *p, void *memory)
-{
-    FN(back_scratch) s;
-    char *at = (char *)memory;
-#define TAKE(member, n)    \
-    s.member = (void *)at; \
-    at += 8 * (n);
-    TAKE(line, p->line * p->chunk + SLACK)
-    TAKE(back, p->back * p->chunk + SLACK)
-    TAKE(weight, p->back * p->chunk + SLACK)
-    TAKE(phases, p->phases * p->phase)
-    TAKE(columns, p->segments ? 3 * p->back : 0)
-    TAKE(holders, p->segments ? 3 * p->tile : 0)
-    TAKE(offset, p->segments ? 0 : p->w.kernel)
-#undef TAKE
-    return s;
-}
-
-/* a tile of x */
-typedef struct {
-    ptrdiff_t c, channels, w, cells; /* first channel, how many; first column, how many */
-    ptrdiff_t from, to;              /* the outputs that may hold any of them: from..to-1 */
-    ptrdiff_t q, qs, far;            /* runs: first place, how many; how far before its place an output may lie */
-} FN(back_tile);
-
-static void FN(column_weights)(const pool_plan *p, const FN(back_scratch) *s, ptrdiff_t channels, ptrdiff_t first, ptrdiff_t n)
-{
-    for (ptrdiff_t i = 0; i < n; i++) {
-        pool_window w = window(&p->w, first + i);
-        if (p->segments)
-            s->columns[i] = w;
-        for (ptrdiff_t c = 0; c < channels; c++)
-            s->weight[i * channels + c] = 1 / columns_counted(p, w);
-    }
-    FN(clean_behind)(s->weight, n * channels);
-}
-
-static FN(back_tile) FN(back_tile_of)(const pool_plan *p, FN(back_scratch) *s, ptrdiff_t tile)
-{
-    const pool_axis *w = &p->w;
-    FN(back_tile) t = {0};
-    ptrdiff_t at = 0, unused;
-    t.c = tile / p->tiles * p->chunk;
-    t.channels = least(p->chunk, p->channels - t.c);
-    t.w = tile % p->tiles * p->tile;
-    t.cells = least(p->tile, w->in - t.w);
-    if (p->segments) {
-        cover(w, t.w, &t.from, &unused);
-        cover(w, t.w + t.cells - 1, &unused, &t.to);
-        t.to++;
-        if (t.to - t.from <= p->back)
-            FN(column_weights)(p, s, t.channels, t.from, t.to - t.from);
-        s->gathers = t.to - t.from <= p->back && w->dilation == 1 && t.channels >= WLANES;
-        for (ptrdiff_t i = 0; s->gathers && i < t.cells; i++) {
-            cover(w, t.w + i, &s->holders[i].first, &unused);
-            s->holders[i].taps = unused + 1 - s->holders[i].first;
-        }
-        return t;
-    }
-    t.far = (reach(w) - 1) / w->stride;
-    t.q = (t.w + w->before) / w->stride;
-    t.qs = (t.w + t.cells - 1 + w->before) / w->stride + 1 - t.q;
-    t.from = most(0, t.q - t.far);
-    t.to = most(t.from, least(w->out, t.q + t.qs));
-    FN(column_weights)(p, s, t.channels, t.from, t.to - t.from);
-    memset(s->back, 0, (size_t)((t.qs + t.far) * t.channels) * sizeof(double));
-    FN(clean_behind)(s->back, (t.qs + t.far) * t.channels);
-    for (ptrdiff_t f = 0; f < p->phases; f++) {
-        s->starts[f] = at;
-        for (ptrdiff_t k = 0; k < w->kernel; k++)
-            if (k * w->dilation % p->phases == f)
-                s->offset[at++] = (t.far - k * w->dilation / p->phases) * t.channels;
-        s->starts[f + 1] = at;
-    }
-    return t;
-}
-
-typedef struct {
-    const real *g;
-    double scale;
-} FN(back_source);
-
-/* back[i] (+)= weight[i] * sum over sources of g[i] * scale, in whole vectors; without `whole` g is not read behind its end */
-INLINE void FN(add_sources)(const FN(back_source) *from, ptrdiff_t sources, ptrdiff_t n, int more, int whole, const double *weight, double *back)
-{
-    for (ptrdiff_t i = 0; i < n; i += WLANES) {
-        wvec sum = wset(0);
-        for (ptrdiff_t r = 0; r < sources; r++) {
-            const real *at = from[r].g + i;
-            wvec v = (whole || i + WLANES <= n ? wload(at) : wload_n(at, n - i)) * wset(from[r].scale);
-            sum = r == 0 ? v : sum + v;
-        }
-        sum = sum * vload_f64(weight + i);
-        if (more)
-            sum += vload_f64(back + i);
-        if (i + WLANES <= n)
-            vstore_f64(back + i, sum);
-        else
-            vstore_n_f64(back + i, sum, n - i);
-    }
-}
-
-FUNC void FN(add_any_sources)(const FN(back_source) *from, ptrdiff_t sources, ptrdiff_t n, int more, int whole, const double *weight, double *back)
-{
-    if (sources == 1)
-        FN(add_sources)(from, 1, n, more, whole, weight, back);
-    else if (sources == 2)
-        FN(add_sources)(from, 2, n, more, whole, weight, back);
-    else
-        FN(add_sources)(from, sources, n, more, whole, weight, back);
-}
-
-enum { FN(MOST_SOURCES) = 16 };
-
-/* back = weight * sum of g / rows counted over the output rows that hold row (d, h) of x; outputs first..first+n-1 of the
- * plane g. Returns 0 when there is no such row. */
-FUNC int FN(gather_rows)(const pool_plan *p, const real *g, ptrdiff_t d, ptrdiff_t h, ptrdiff_t c0, ptrdiff_t channels, ptrdiff_t first,
-                         ptrdiff_t n, const double *weight, double *back)
-{
-    ptrdiff_t dlo = 0, dhi = 0, hlo = 0, hhi = 0, all = p->channels, sources = 0, runs = channels == all ? 1 : n;
-    ptrdiff_t run = channels == all ? n * channels : channels;
-    const real *end = (const real *)p->g + p->planes * cells_out(p) * all;
-    FN(back_source) from[FN(MOST_SOURCES)];
-    int more = 0, whole = 1;
-    if (p->d.out > 1 || p->d.in > 1)
-        cover(&p->d, d, &dlo, &dhi);
-    if (p->h.out > 1 || p->h.in > 1)
-        cover(&p->h, h, &hlo, &hhi);
-    for (ptrdiff_t od = dlo; od <= dhi; od++) {
-        if (!holds(&p->d, od, d))
-            continue;
-        pool_window wd = window(&p->d, od);
-        for (ptrdiff_t oh = hlo; oh <= hhi; oh++) {
-            if (!holds(&p->h, oh, h))
-                continue;
-            if (sources == FN(MOST_SOURCES)) {
-                for (ptrdiff_t o = 0; o < runs; o++) {
-                    FN(add_any_sources)(from, sources, run, more, whole, weight + o * channels, back + o * channels);
-                    for (ptrdiff_t r = 0; r < sources; r++)
-                        from[r].g += all;
-                }
-                sources = 0;
-                more = 1;
-            }
-            from[sources].g = g + ((od * p->h.out + oh) * p->w.out + first) * all + c0;
-            whole = runs == 1 && end - from[sources].g >= run + WLANES;
-            from[sources++].scale = 1 / rows_counted(p, wd, window(&p->h, oh));
-        }
-    }
-    for (ptrdiff_t o = 0; sources && o < runs; o++) {
-        FN(add_any_sources)(from, sources, run, more, whole, weight + o * channels, back + o * channels);
-        for (ptrdiff_t r = 0; r < sources; r++)
-            from[r].g += all;
-    }
-    return more || sources;
-}
-
-/* out[i] = (real) line[i] */
-INLINE void FN(round_line)(const double *line, ptrdiff_t n, real *out)
-{
-    ptrdiff_t i = 0;
-    for (; i + WLANES <= n; i += WLANES)
-        wstore(out + i, vload_f64(line + i));
-    if (i < n)
-        wstore_n(out + i, vload_f64(line + i), n - i);
-}
-
-/* place i of a phase: the sum over its taps of back[offset + i] */
-INLINE wvec FN(sum_taps)(const FN(back_scratch) *s, ptrdiff_t f, ptrdiff_t i)
-{
-    const ptrdiff_t *offset = s->offset + s->starts[f];
-    ptrdiff_t taps = s->starts[f + 1] - s->starts[f];
-    wvec sum = taps ? vload_f64(s->back + offset[0] + i) : wset(0);
-    for (ptrdiff_t t = 1; t < taps; t++)
-        sum += vload_f64(s->back + offset[t] + i);
-    return sum;
-}
-
-/* a vector at a time, the last one partial */
-INLINE void FN(wstore_some)(real *out, wvec v, ptrdiff_t n)
-{
-    if (n >= WLANES)
-        wstore(out, v);
-    else if (n > 0)
-        wstore_n(out, v, n);
-}
-
-/* many channels: each pixel gathers its outputs */
-static void FN(back_pixels)(const pool_plan *p, const FN(back_tile) *t, const FN(back_scratch) *s, real *out)
-{
-    ptrdiff_t n = t->channels;
-    for (ptrdiff_t i = 0; i < t->cells; i++) {
-        pool_window in = s->holders[i];
-        const double *back = s->back + (in.first - t->from) * n;
-        for (ptrdiff_t c = 0; c < n; c += WLANES) {
-            wvec sum = in.taps ? vload_f64(back + c) : wset(0);
-            for (ptrdiff_t o = 1; o < in.taps; o++)
-                sum += vload_f64(back + o * n + c);
-            FN(wstore_some)(out + i * p->channels + c, sum, n - c);
-        }
-    }
-}
-
-static void FN(back_row_segments)(const pool_plan *p, const FN(back_tile) *t, const FN(back_scratch) *s, const real *g, ptrdiff_t d,
-                                  ptrdiff_t h, real *out)
-{
-    ptrdiff_t all = p->channels, n = t->channels, dilation = p->w.dilation;
-    int any = 0, kept = t->to - t->from <= p->back;
-    for (ptrdiff_t first = t->from; first < t->to; first += p->back) {
-        ptrdiff_t here = least(p->back, t->to - first);
-        if (!kept)
-            FN(column_weights)(p, s, n, first, here);
-        if (!FN(gather_rows)(p, g, d, h, t->c, n, first, here, s->weight, s->back))
-            break;
-        if (s->gathers) {
-            FN(back_pixels)(p, t, s, out);
-            return;
-        }
-        if (!any)
-            memset(s->line, 0, (size_t)(t->cells * n) * sizeof(double));
-        any = 1;
-        for (ptrdiff_t o = 0; o < here; o++) {
-            pool_window w = s->columns[o];
-            /* the taps that lie in this tile */
-            ptrdiff_t lo = w.first >= t->w ? 0 : ceil_div(t->w - w.first, dilation);
-            ptrdiff_t hi = w.first + (w.taps - 1) * dilation < t->w + t->cells ? w.taps : ceil_div(t->w + t->cells - w.first, dilation);
-            const double *back = s->back + o * n;
-            double *line = s->line + (w.first - t->w) * n;
-            if (n == 1)
-                for (ptrdiff_t k = lo; k < hi; k++)
-                    line[k * dilation] += back[0];
-            else
-                for (ptrdiff_t k = lo; k < hi; k++)
-                    for (ptrdiff_t c = 0; c < n; c++)
-                        line[k * dilation * n + c] += back[c];
-        }
-    }
-    if (!any)
-        FN(zero_pixels)(out, t->cells, n, all);
-    else if (n == all)
-        FN(round_line)(s->line, t->cells * n, out);
-    else
-        for (ptrdiff_t i = 0; i < t->cells; i++)
-            FN(round_line)(s->line + i * n, n, out + i * all);
-}
-
-static void FN(back_row_runs)(const pool_plan *p, const FN(back_tile) *t, const FN(back_scratch) *s, const real *g, ptrdiff_t d, ptrdiff_t h,
-                              real *out)
-{
-    ptrdiff_t phases = p->phases, n = t->channels, all = p->channels;
-    if (t->to == t->from ||
-        !FN(gather_rows)(p, g, d, h, t->c, n, t->from, t->to - t->from, s->weight, s->back + (t->from - t->q + t->far) * n)) {
-        FN(zero_pixels)(out, t->cells, n, all);
-        return;
-    }
-    ptrdiff_t first = (t->w + p->w.before) % phases, i = 0;
-    if (phases == 1 && n == all) {
-        for (; i < t->cells * n; i += WLANES)
-            FN(wstore_some)(out + i, FN(sum_taps)(s, 0, i), t->cells * n - i);
-        return;
-    }
-    if (phases == 2 && n == 1) {
-        for (; i < t->cells; i += 2 * WLANES) {
-            wvec a, b;
-            vzip_f64(FN(sum_taps)(s, first, i / 2), FN(sum_taps)(s, 1 - first, first + i / 2), &a, &b);
-            FN(wstore_some)(out + i, a, t->cells - i);
-            FN(wstore_some)(out + i + WLANES, b, t->cells - i - WLANES);
-        }
-        return;
-    }
-    for (ptrdiff_t f = 0; f < phases; f++) {
-        for (ptrdiff_t j = 0; j < t->qs * n; j += WLANES)
-            vstore_f64(s->phases + f * p->phase + j, FN(sum_taps)(s, f, j));
-        /* cells that stand in phase f */
-        ptrdiff_t j = (f - first + phases) % phases;
-        const double *from = s->phases + place_of(p, first + j, n);
-        for (; j < t->cells; j += phases, from += n)
-            for (ptrdiff_t c = 0; c < n; c++)
-                out[j * all + c] = (real)from[c];
-    }
-}
-
-/* n cells of row (d, h) of x, from column w on, that windows of two cells along W hold; 0 when several rows of output do */
-static int FN(back_row_pairs)(const pool_plan *p, const real *g, ptrdiff_t d, ptrdiff_t h, ptrdiff_t w, ptrdiff_t n, real *out)
-{
-    ptrdiff_t dlo, dhi, hlo, hhi, held = most(0, least(n, 2 * p->w.out - w));
-    cover(&p->d, d, &dlo, &dhi);
-    cover(&p->h, h, &hlo, &hhi);
-    if (dlo != dhi || hlo != hhi || w % 2 || !holds(&p->d, dlo, d) || !holds(&p->h, hlo, h))
-        return 0;
-    const real *from = g + (dlo * p->h.out + hlo) * p->w.out + w / 2;
-    wvec rows = wset(1 / rows_counted(p, window(&p->d, dlo), window(&p->h, hlo))), columns = wset(p->divisor != 0 ? 1 : 0.5);
-    for (ptrdiff_t i = 0; i < held; i += 2 * LANES) {
-        ptrdiff_t cells = held - i;
-        vec a, b;
-        wsums v = FN(wsplit)(cells >= 2 * LANES ? vload(from + i / 2) : vload_n(from + i / 2, (cells + 1) / 2));
-        for (int k = 0; k < (IS_F64 ? 1 : 2); k++)
-            v.v[k] = v.v[k] * rows * columns;
-        vzip(FN(wjoin)(v), FN(wjoin)(v), &a, &b);
-        if (cells >= 2 * LANES) {
-            vstore(out + i, a);
-            vstore(out + i + LANES, b);
-            continue;
-        }
-        vstore_n(out + i, a, least(cells, LANES));
-        if (cells > LANES)
-            vstore_n(out + i + LANES, b, cells - LANES);
-    }
-    FN(zero_pixels)(out + held, n - held, 1, 1);
-    return 1;
-}
-
-/* units lo..hi-1: rows of x, each written by its owner */
-FUNC void FN(avg_pool_backward)(const pool_plan *p, ptrdiff_t lo, ptrdiff_t hi, void *memory)
-{
-    if (p->whole) {
-        FN(avg_whole_backward)(p, lo, hi);
-        return;
-    }
-    FN(back_scratch) s = FN(back_scratch_of)(p, memory);
-    ptrdiff_t all = p->channels;
-    pool_cursor at = cursor_at(p, lo, p->d.in, p->h.in);
-    FN(back_tile) t = FN(back_tile_of)(p, &s, at.tile);
-    if (p->segments)
-        FN(clean_behind)(s.back, p->back * p->chunk);
-    for (ptrdiff_t u = lo; u < hi; u++) {
-        const real *g = (const real *)p->g + at.plane * cells_out(p) * all;
-        real *out = (real *)p->out + (at.row * p->w.in + t.w) * all + t.c;
-        if (u > lo && at.h > 0 && same_cover(&p->h, at.h)) {
-            /* held by the same rows of output as the row before */
-            ptrdiff_t runs = t.channels == all ? 1 : t.cells, run = t.channels == all ? t.cells * all : t.channels;
-            for (ptrdiff_t i = 0; i < runs; i++)
-                memcpy(out + i * all, out + i * all - p->w.in * all, (size_t)run * sizeof(real));
-        } else if (!p->pairs || !FN(back_row_pairs)(p, g, at.d, at.h, t.w, t.cells, out)) {
-            if (p->segments)
-                FN(back_row_segments)(p, &t, &s, g, at.d, at.h, out);
-            else
-                FN(back_row_runs)(p, &t, &s, g, at.d, at.h, out);
-        }
-        if (cursor_next(&at, p, p->d.in, p->h.in) && u + 1 < hi)
-            t = FN(back_tile_of)(p, &s, at.tile);
     }
 }
 

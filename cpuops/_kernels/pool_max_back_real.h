@@ -270,12 +270,8 @@ static void FN(spread_part)(const pool_plan *p, ptrdiff_t chunk, FN(max_scratch)
 }
 
 /* units lo..hi-1 of the gradient from x alone; each writes its own part of out */
-FUNC void FN(max_pool_backward)(const pool_plan *p, ptrdiff_t lo, ptrdiff_t hi, void *memory)
+FUNC void FN(max_planes_back)(const pool_plan *p, ptrdiff_t lo, ptrdiff_t hi, void *memory)
 {
-    if (p->whole) {
-        FN(max_whole_backward)(p, lo, hi);
-        return;
-    }
     FN(max_scratch) s = FN(max_scratch_of)(p, memory);
     ptrdiff_t all = p->channels;
     int cut = p->d.in > 1 ? 0 : p->h.in > 1 ? 1 : 2;
@@ -323,12 +319,8 @@ FUNC void FN(scatter)(const real *g, const int64_t *index, ptrdiff_t outputs, pt
 }
 
 /* units lo..hi-1 of the gradient from indices (int64), which need not be those of a forward */
-FUNC void FN(max_pool_scatter)(const pool_plan *p, ptrdiff_t lo, ptrdiff_t hi, void *memory)
+FUNC void FN(scatter_planes_back)(const pool_plan *p, ptrdiff_t lo, ptrdiff_t hi, void *memory)
 {
-    if (p->whole) {
-        FN(max_whole_backward)(p, lo, hi);
-        return;
-    }
     ptrdiff_t all = p->channels, cells = cells_in(p), outputs = cells_out(p);
     FN(max_scratch) s = {0};
     if (p->gathered)

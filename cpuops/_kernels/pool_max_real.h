@@ -207,45 +207,67 @@ FUNC void FN(run_argmax)(const real *line, const inum *codes, const ptrdiff_t *o
         FN(fold_run)(line, codes, offset, taps, dilation, n, out, found, 1);
 }
 
-/* ---- direct: the n channels of one output pixel from its window's cells; before: cells of x before the window's first
- * that its place counts from */
-INLINE void FN(fold_direct)(const real *x, const ptrdiff_t *offset, ptrdiff_t taps, ptrdiff_t pixel, ptrdiff_t n, ptrdiff_t before,
+/* ---- direct: channels of one output pixel from its window's cells, as many as `vectors` hold; `lanes` of a single one.
+ * before: cells of x before the window's first that its place counts from */
+INLINE void FN(fold_direct)(const real *x, const ptrdiff_t *offset, ptrdiff_t taps, ptrdiff_t pixel, int vectors, ptrdiff_t lanes, ptrdiff_t before,
                             real *out, inum *found, int indexed)
 {
-    for (ptrdiff_t i = 0; i < n; i += LANES) {
-        ptrdiff_t at = n < LANES ? 0 : least(i, n - LANES), lanes = least(n, LANES);
-        vec best = lanes < LANES ? vload_n(x, lanes) : vload(x + at);
-        ivec place = ivset((inum)before);
-        for (ptrdiff_t t = 1; t < taps; t++) {
-            const real *from = x + offset[t] * pixel + at;
-            vec v = lanes < LANES ? vload_n(from, lanes) : vload(from);
-            if (indexed) {
-                vmask keep = KEEPS(v, best);
-                best = vsel(keep, best, v);
-                place = ivsel(keep, place, ivset((inum)(before + offset[t])));
-            } else
-                best = vmax(v, best);
-        }
-        if (lanes < LANES)
-            vstore_n(out, best, n);
-        else
-            vstore(out + at, best);
-        if (indexed && lanes < LANES)
-            vstore_n((real *)found, (vec)place, n);
-        else if (indexed)
-            ivstore(found + at, place);
+    vec best[4];
+    ivec place[4];
+    for (int k = 0; k < vectors; k++) {
+        best[k] = lanes < LANES ? vload_n(x, lanes) : vload(x + k * LANES);
+        place[k] = ivset((inum)before);
     }
+    for (ptrdiff_t t = 1; t < taps; t++) {
+        const real *from = x + offset[t] * pixel;
+        ivec here = ivset((inum)(before + offset[t]));
+        for (int k = 0; k < vectors; k++) {
+            vec v = lanes < LANES ? vload_n(from, lanes) : vload(from + k * LANES);
+            if (indexed) {
+                vmask keep = KEEPS(v, best[k]);
+                best[k] = vsel(keep, best[k], v);
+                place[k] = ivsel(keep, place[k], here);
+            } else
+                best[k] = vmax(v, best[k]);
+        }
+    }
+    for (int k = 0; k < vectors; k++) {
+        if (lanes < LANES)
+            vstore_n(out, best[k], lanes);
+        else
+            vstore(out + k * LANES, best[k]);
+        if (indexed && lanes < LANES)
+            vstore_n((real *)found, (vec)place[k], lanes);
+        else if (indexed)
+            ivstore(found + k * LANES, place[k]);
+    }
+}
+
+/* all n channels; the last of several vectors is laid over its neighbour */
+INLINE void FN(direct_of)(const real *x, const ptrdiff_t *offset, ptrdiff_t taps, ptrdiff_t pixel, ptrdiff_t n, ptrdiff_t before, real *out,
+                          inum *found, int indexed)
+{
+    ptrdiff_t c = 0;
+    for (; c + 4 * LANES <= n; c += 4 * LANES)
+        FN(fold_direct)(x + c, offset, taps, pixel, 4, LANES, before, out + c, found + c, indexed);
+    for (; c < n; c += LANES)
+        if (n < LANES) {
+            FN(fold_direct)(x, offset, taps, pixel, 1, n, before, out, found, indexed);
+        } else {
+            ptrdiff_t at = least(c, n - LANES);
+            FN(fold_direct)(x + at, offset, taps, pixel, 1, LANES, before, out + at, found + at, indexed);
+        }
 }
 
 FUNC void FN(direct_max)(const real *x, const ptrdiff_t *offset, ptrdiff_t taps, ptrdiff_t pixel, ptrdiff_t n, real *out)
 {
-    FN(fold_direct)(x, offset, taps, pixel, n, 0, out, 0, 0);
+    FN(direct_of)(x, offset, taps, pixel, n, 0, out, 0, 0);
 }
 
 FUNC void FN(direct_argmax)(const real *x, const ptrdiff_t *offset, ptrdiff_t taps, ptrdiff_t pixel, ptrdiff_t n, ptrdiff_t before,
                             real *out, inum *found)
 {
-    FN(fold_direct)(x, offset, taps, pixel, n, before, out, found, 1);
+    FN(direct_of)(x, offset, taps, pixel, n, before, out, found, 1);
 }
 
 /* ---- step 2, segments: one output, any number of cells of the line */
@@ -357,7 +379,7 @@ typedef struct {
     int64_t *index;         /* segments: its index */
     ptrdiff_t *offset;      /* of the taps along W in the phases */
     pool_window *columns;   /* segments, direct: the windows along W */
-    ptrdiff_t *taps;        /* direct: the cells of windows that are whole along W, and of others */
+    ptrdiff_t *taps;        /* direct: lists of a window's cells */
     ptrdiff_t *tap_shifts;  /* gathered: of the taps along W, by phases, how far before a place their output lies, */
     inum *tap_codes;        /* and how many cells they are from the window's corner */
     ptrdiff_t starts[MOST_PHASES + 1];
@@ -367,11 +389,13 @@ typedef struct {
     pool_window *inside;    /* the windows along W, */
     pool_window *holders;   /* and the outputs that may hold a column */
     FN(max_state) state;
+    ptrdiff_t tile;         /* whose columns, offsets and padding these are */
+    direct_lists direct;
 } FN(max_scratch);
 
 static FN(max_scratch) FN(max_scratch_of)(const pool_plan *p, void *memory)
 {
-    FN(max_scratch) s = {0};
+    FN(max_scratch) s = {.tile = NO_TILE};
     char *at = (char *)memory;
     ptrdiff_t line = p->line * p->chunk + SLACK, cells = p->tile * p->chunk + SLACK, chunk = p->chunk + SLACK;
 #define TAKE(member, n)    \
@@ -386,7 +410,7 @@ static FN(max_scratch) FN(max_scratch_of)(const pool_plan *p, void *memory)
     TAKE(index, cells)
     TAKE(columns, 3 * (p->tile + SLACK))
     TAKE(offset, least(p->w.kernel, p->line))
-    TAKE(taps, 2 * MOST_DIRECT)
+    TAKE(taps, DIRECT_LISTS * MOST_DIRECT)
     TAKE(tap_shifts, MOST_GATHERED)
     TAKE(tap_codes, MOST_GATHERED)
     TAKE(state.best, chunk)
@@ -416,8 +440,11 @@ static void FN(pad_with_lowest)(const pool_plan *p, const FN(max_scratch) *s, pt
 }
 
 /* what a tile's rows share */
-static void FN(max_tile)(const pool_plan *p, const pool_tile *t, const FN(max_scratch) *s)
+static void FN(max_tile)(const pool_plan *p, const pool_tile *t, FN(max_scratch) *s)
 {
+    if (t->number == s->tile)
+        return;
+    s->tile = t->number;
     if (p->segments || p->direct)
         for (ptrdiff_t o = 0; o < t->outputs; o++)
             s->columns[o] = window(&p->w, t->o + o);
@@ -464,19 +491,14 @@ static void FN(max_row_segments)(const pool_plan *p, const pool_tile *t, const F
     }
 }
 
-static void FN(max_row_direct)(const pool_plan *p, const pool_tile *t, const FN(max_scratch) *s, const real *x, pool_window wd,
+static void FN(max_row_direct)(const pool_plan *p, const pool_tile *t, FN(max_scratch) *s, const real *x, pool_window wd,
                                pool_window wh, ptrdiff_t base, real *out, int indexed, ptrdiff_t pixel)
 {
     const pool_axis *w = &p->w;
-    ptrdiff_t n = t->channels, all = p->channels, whole = 0;
+    ptrdiff_t n = t->channels, all = p->channels, taps;
     for (ptrdiff_t o = 0; o < t->outputs; o++) {
         pool_window ww = s->columns[o];
-        /* windows that are whole along W have one list of cells, the first of s->taps */
-        int inside = ww.taps == w->kernel;
-        ptrdiff_t *cells = s->taps + (inside ? 0 : MOST_DIRECT), taps = whole;
-        if (!inside || whole == 0)
-            taps = direct_taps(p, wd, wh, ww, cells);
-        whole = inside ? taps : whole;
+        const ptrdiff_t *cells = direct_list(p, &s->direct, s->taps, wd, wh, ww, &taps);
         const real *from = x + (base + ww.first) * all + t->c;
         if (indexed)
             FN(direct_argmax)(from, cells, taps, all, n, ww.first - ((t->o + o) * w->stride - w->before), out + o * pixel, s->found + o * n);
@@ -576,28 +598,21 @@ FUNC void FN(write_indices)(const pool_plan *p, const pool_tile *t, const FN(max
         FN(indices_of)(p, t, s, (int64_t *)index, 0, pixel);
 }
 
-/* ---- units */
-
 /* units lo..hi-1 of the forward; each writes its own outputs */
-FUNC void FN(max_pool)(const pool_plan *p, ptrdiff_t lo, ptrdiff_t hi, void *memory)
+FUNC void FN(max_rows_of)(const pool_plan *p, FN(max_scratch) *s, ptrdiff_t lo, ptrdiff_t hi)
 {
-    if (p->whole) {
-        FN(max_whole)(p, lo, hi);
-        return;
-    }
-    FN(max_scratch) s = FN(max_scratch_of)(p, memory);
     ptrdiff_t all = p->channels, plane = cells_in(p) * all;
     pool_cursor at = cursor_at(p, lo, p->d.out, p->h.out);
     pool_tile t = tile_of(p, at.tile);
-    FN(max_tile)(p, &t, &s);
+    FN(max_tile)(p, &t, s);
     for (ptrdiff_t u = lo; u < hi; u++) {
         ptrdiff_t to = (at.row * p->w.out + t.o) * all + t.c;
-        FN(max_row)(p, &t, &s, (const real *)p->x + at.plane * plane, at.d, at.h, (real *)p->out + to, p->index_size != 0, all);
+        FN(max_row)(p, &t, s, (const real *)p->x + at.plane * plane, at.d, at.h, (real *)p->out + to, p->index_size != 0, all);
         if (p->index_size)
-            FN(write_indices)(p, &t, &s, p->index + to * p->index_size, all);
+            FN(write_indices)(p, &t, s, p->index + to * p->index_size, all);
         if (cursor_next(&at, p, p->d.out, p->h.out) && u + 1 < hi) {
             t = tile_of(p, at.tile);
-            FN(max_tile)(p, &t, &s);
+            FN(max_tile)(p, &t, s);
         }
     }
 }
