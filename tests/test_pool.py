@@ -52,3 +52,32 @@ def test_an_index_outside_among_many(bad):
     indices[345, 1, 1, 2] = bad
     with pytest.raises(IndexRangeError, match=r"indices.*\[345, 1, 1, 2\]"):
         CpuBackend().max_pool2d_with_indices_backward(x, 2, g, indices, stride=1)
+
+
+# x of one plane, and what is done to it
+SMALL_PLANES = [
+    ((7, 9), lambda b, x: b.adaptive_max_pool2d_with_indices(x, 3)),
+    ((5, 6), lambda b, x: b.adaptive_max_pool2d_with_indices(x, 1, indices_dtype=np.int32)),
+    ((8, 8), lambda b, x: b.max_pool2d_with_indices(x, 3, stride=2, padding=1)),
+    ((13, 3), lambda b, x: (b.max_pool2d(x, 2), b.avg_pool2d(x, (3, 1), stride=1), b.adaptive_avg_pool2d(x, (4, 2)))),
+    ((3, 4, 5), lambda b, x: (b.avg_pool3d(x, 2, padding=1, count_include_pad=False), b.adaptive_max_pool3d(x, 2), b.adaptive_avg_pool3d(x, 1))),
+    ((9,), lambda b, x: b.avg_pool1d(x, 3, stride=2, padding=1)),
+    ((40, 40), lambda b, x: b.adaptive_avg_pool2d(x, 1)),
+    ((7, 9), lambda b, x: b.adaptive_avg_pool2d_backward(x, np.ascontiguousarray(x[..., 2:5, 3:5]))),
+    ((7, 9), lambda b, x: b.adaptive_max_pool2d_backward(x, np.ascontiguousarray(x[..., 2:5, 3:5]))),
+    ((8, 8), lambda b, x: b.avg_pool2d_backward(x, np.ascontiguousarray(x[..., ::2, ::2]), 3, stride=2, padding=1)),
+    ((5, 6), lambda b, x: (b.adaptive_max_pool2d_backward(x, x[..., :1, :1].copy()), b.adaptive_avg_pool2d_backward(x, x[..., :1, :1].copy()))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("planes", [15, 16, 39, 70])
+@pytest.mark.parametrize("size, work", SMALL_PLANES)
+def test_many_small_planes_are_like_each_alone(dtype, planes, size, work):
+    x = seeded("small planes", dtype, planes, *size).standard_normal((1, planes, *size)).astype(dtype)
+    x[0, 3].reshape(-1)[1] = np.nan
+    alone = [work(CpuBackend(), x[:, c : c + 1]) for c in range(planes)]
+    together = work(ThreadedCpuBackend(2), x)
+    if isinstance(together, np.ndarray):
+        alone, together = [(a,) for a in alone], (together,)
+    for got, *each in zip(together, *alone, strict=True):
+        np.testing.assert_allclose(got, np.concatenate(each, axis=1), rtol=4 * np.finfo(dtype).eps, atol=np.finfo(dtype).eps)

@@ -14,7 +14,9 @@
  *   in segments  adaptive windows and very wide ones: each output folds its own range of the line, which is made in
  *                several parts when the window is wider than the line may be
  *
- * With many channels and few taps there is no line: an output pixel is folded directly from its window's cells.
+ * With many channels and few taps there is no line: an output pixel is folded directly from its window's cells. Small planes
+ * of one channel have many channels once they are turned: planes_turned() of them are transposed in scratch, and the results
+ * back. One window that holds its whole plane is a row (pool_whole_real.h).
  *
  * Lines hold at most LINE cells, or MOST_LINE for wide windows, so scratch is bounded whatever the size of x.
  */
@@ -240,7 +242,7 @@ static void plan_as_laid(pool_plan *p)
 static ptrdiff_t planes_turned(const pool_plan *p)
 {
     ptrdiff_t cells = most(cells_in(p), cells_out(p)), vectors = least(least(4, p->planes / p->lanes), MOST_TURNED / cells);
-    return p->channels > 1 || (is_whole(p) && cells > MOST_WHOLE_TURNED) ? 0 : vectors * p->lanes;
+    return p->channels != 1 || (is_whole(p) && cells > MOST_WHOLE_TURNED) ? 0 : vectors * p->lanes;
 }
 
 /* the plan of such a unit, with channels last; its operands are in scratch */

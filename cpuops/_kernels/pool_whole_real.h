@@ -97,8 +97,8 @@ typedef struct {
 INLINE FN(whole_unit) FN(whole_at)(const pool_plan *p, ptrdiff_t unit)
 {
     FN(whole_unit) w;
-    w.plane = unit / p->chunks;
-    w.c = unit % p->chunks * p->chunk;
+    w.plane = quotient(unit, p->chunks);
+    w.c = (unit - w.plane * p->chunks) * p->chunk;
     w.channels = least(p->chunk, p->channels - w.c);
     return w;
 }

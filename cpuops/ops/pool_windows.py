@@ -5,6 +5,8 @@ axis is one without a kernel. Letters: B batch, C channels, L length, D H W volu
 """
 
 import math
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +17,7 @@ from ..errors import ArgumentError, ShapeError, message
 __all__ = ["Adaptive", "Axis", "Geometry", "Regular", "back_geometry", "geometry_of", "operands_of"]
 
 LAYOUTS = ("NCHW", "NHWC")
+KEPT = 256  # geometries of recent calls: some hundred bytes each
 
 
 class Axis(NamedTuple):
@@ -68,7 +71,8 @@ class Axis(NamedTuple):
 ABSENT = Axis(1, 1, 1, 1, 0, 0, 1)
 
 
-class Geometry(NamedTuple):
+@dataclass(frozen=True)
+class Geometry:
     """One pooling in canonical form: x [planes, *sizes, channels], output [planes, *outputs, channels]."""
 
     planes: int
@@ -85,21 +89,25 @@ class Geometry(NamedTuple):
     def outputs(self):
         return tuple(a.output for a in self.axes)
 
-    @property
+    @cached_property
     def cells(self):
         """Cells of a plane: what indices count."""
         return math.prod(self.sizes)
 
-    @property
+    @cached_property
     def for_kernel(self):
         return (self.planes, self.channels, *map(tuple, self.axes))
 
+    @cached_property
+    def _traffic(self):
+        """Cells that go through memory, and taps."""
+        outputs = math.prod(self.output_shape)
+        return math.prod(self.x_shape) + outputs, outputs * math.prod(a.taps for a in self.axes)
+
     def cost(self, itemsize, passes=1):
         """Nanoseconds on one thread: x and the output go through memory, and each tap is one operation."""
-        outputs = self.planes * self.channels * math.prod(self.outputs)
-        cells = self.planes * self.channels * self.cells
-        taps = math.prod(a.taps for a in self.axes)
-        return _threads.work(bytes_=passes * itemsize * (cells + outputs), flops=2 * outputs * taps)
+        cells, taps = self._traffic
+        return _threads.work(bytes_=passes * itemsize * cells, flops=2 * taps)
 
 
 class Regular(NamedTuple):
@@ -171,21 +179,35 @@ def _joined(axes):
 
 def geometry_of(op, n, x, windows, layout):
     """Check x's shape and the options of a pooling along n axes, and bring it into canonical form."""
-    last = _check.choice(op, "layout", layout, LAYOUTS) == "NHWC"
     _check.rank(op, "x", x, n + 2)
-    sizes, channels = (x.shape[1:-1], x.shape[-1]) if last else (x.shape[2:], x.shape[1])
+    kinds = tuple(map(type, windows))  # True equals 1, but is refused
+    if type(layout) is str and all(map(_plain, windows)):
+        return _kept_geometry(op, n, x.shape, kinds, windows, layout)
+    return _geometry(op, n, x.shape, kinds, windows, layout)
+
+
+def _plain(option):
+    return option is None or type(option) in (int, bool) or (type(option) is tuple and all(type(o) is int for o in option))
+
+
+def _geometry(op, n, x_shape, kinds, windows, layout):
+    last = _check.choice(op, "layout", layout, LAYOUTS) == "NHWC"
+    sizes, channels = (x_shape[1:-1], x_shape[-1]) if last else (x_shape[2:], x_shape[1])
     if min(sizes) < 1:
-        raise ShapeError(message(op, "x", f"of shape {x.shape}", "spatial axes of at least one cell"))
+        raise ShapeError(message(op, "x", f"of shape {x_shape}", "spatial axes of at least one cell"))
     axes = windows.axes(op, sizes)
     outputs = tuple(a.output for a in axes)
-    shape = (x.shape[0], *outputs, channels) if last else (x.shape[0], channels, *outputs)
+    shape = (x_shape[0], *outputs, channels) if last else (x_shape[0], channels, *outputs)
     if math.prod(shape) >= _check.BOUND // 8:
         raise ShapeError(message(op, "output_size", f"{outputs}, which makes an output of {shape}", "one that fits memory"))
     axes = _joined([ABSENT] * (3 - n) + axes)
     while axes[2].plain and not all(a.plain for a in axes):
         axes = [axes[2], axes[0], axes[1]]  # kernels take vectors of the last axis
-    planes, inner = (x.shape[0], channels) if last else (x.shape[0] * channels, 1)
-    return Geometry(planes, inner, tuple(axes), x.shape, shape)
+    planes, inner = (x_shape[0], channels) if last else (x_shape[0] * channels, 1)
+    return Geometry(planes, inner, tuple(axes), x_shape, shape)
+
+
+_kept_geometry = lru_cache(KEPT)(_geometry)
 
 
 def back_geometry(op, n, x, g, windows, layout):
