@@ -110,8 +110,23 @@ class Module:
         return self._named(Parameter)
 
     def parameters(self) -> Iterator[Parameter]:
-        """Every parameter once: what an optimizer takes."""
-        return (parameter for _, parameter in self.named_parameters())
+        """Every parameter once, in the order of :meth:`named_parameters`: what an optimizer takes."""
+        seen: set[int] = set()
+        waiting: list[Module] = [self]
+        while waiting:
+            module = waiting.pop()
+            if id(module) in seen:
+                continue
+            seen.add(id(module))
+            parts = []
+            for _, value in module._members():
+                if isinstance(value, Parameter):
+                    if id(value) not in seen:
+                        seen.add(id(value))
+                        yield value
+                elif isinstance(value, Module):
+                    parts.append(value)
+            waiting += reversed(parts)
 
     def named_buffers(self) -> Iterator[tuple[str, Buffer]]:
         """(name, buffer), each buffer once."""
