@@ -11,8 +11,8 @@
  *
  * Two shapes of work:
  *   rows      layer, RMS, group, instance: x is [B, G, C, S] and a row (b, g) is C * S contiguous cells with one mean. With
- *             S = 1 gamma is a vector along the row, else a number for each run of S cells; when S < LONG_RUN gamma is spread
- *             to a vector first
+ *             S = 1 gamma is a vector along the row, else a number for each run of S cells; short runs have gamma spread to a
+ *             vector first (`spreads`)
  *   channels  batch: x is [B, C, S] and a channel is B runs of S cells. Runs of few cells are slow to walk one by one: with
  *             S < LONG_RUN a batch is B rows of C * S columns, statistics are those of columns, and a channel joins its S
  */
@@ -25,6 +25,9 @@ enum {
     LONG_RUN = 32,
     BLOCK_CELLS = 32768,   /* cells of a block: tens of microseconds for the passes over it */
     MOST_SPREAD = 8192,    /* cells of a spread gamma */
+    MANY_ROWS = 8,         /* a batch over which the spreading of more and of longer runs pays: by a fifth for 7x7 maps */
+    MANY_SPREAD = 32768,
+    MANY_RUN = 64,
     MOST_PARTS = 32,       /* blocks whose sums are joined, for channels that are cut, and for parameter gradients */
     PARTIAL_SUMS = 131072, /* doubles of partial sums: 1 MB */
     LONG_ROW = 8192,       /* cells of a row beyond which parameter gradients get a pass of their own, by columns */

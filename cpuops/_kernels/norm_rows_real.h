@@ -94,7 +94,8 @@ static void FN(spread_parameters)(norm_plan *p, real *cells)
 
 static int FN(spreads)(const norm_plan *p)
 {
-    return p->run > 1 && p->run < LONG_RUN && p->groups * p->channels * p->run <= MOST_SPREAD;
+    const int many = p->batch >= MANY_ROWS;
+    return p->run > 1 && p->run < (many ? MANY_RUN : LONG_RUN) && p->groups * p->channels * p->run <= (many ? MANY_SPREAD : MOST_SPREAD);
 }
 
 static void FN(rows_forward_cut)(norm_plan *p)
