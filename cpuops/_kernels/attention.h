@@ -19,7 +19,8 @@
  *
  * attention_term_real.h      mask, bias, causal limits; products that skip hidden cells
  * attention_forward_real.h   blocks of many rows        attention_rows_real.h   few rows: keys and features are the lanes
- * attention_backward_real.h  gradients of q, k, v       attention_bias_real.h   gradient of the bias
+ * attention_backward_real.h  gradients of q, k, v       attention_rows_backward_real.h   those of few rows
+ * attention_bias_real.h      gradient of the bias
  */
 #ifndef CPUOPS_ATTENTION_H
 #define CPUOPS_ATTENTION_H

@@ -51,23 +51,30 @@ FUNC void FN(copy_rows)(const real *x, ptrdiff_t n, ptrdiff_t width, real scale,
             vstore(out + i * ld + w, vload_n(x + i * width + w, smaller(LANES, width - w)) * vset(scale));
 }
 
+/* the sum of output_grad output of a row of all */
+FUNC real FN(row_delta)(const attention_plan *p, ptrdiff_t row)
+{
+    const real *g = (const real *)p->output_grad + row * p->ev, *out = (const real *)p->output + row * p->ev;
+    vec sum = vzero();
+    for (ptrdiff_t w = 0; w < p->ev; w += LANES) {
+        ptrdiff_t m = smaller(LANES, p->ev - w);
+        sum = vfma(vload_n(g + w, m), vload_n(out + w, m), sum);
+    }
+    return vhsum(sum);
+}
+
 /* what a block of rows [r0, r0 + n) of a group needs before it meets keys */
 FUNC void FN(pack_block)(const attention_plan *p, ptrdiff_t b, ptrdiff_t group, ptrdiff_t r0, ptrdiff_t n, const FN(backward_slot) *s)
 {
     const ptrdiff_t first = (b * p->kv_heads + group) * p->rows + r0;
     const real *q = (const real *)p->q + first * p->e, *g = (const real *)p->output_grad + first * p->ev;
-    const real *out = (const real *)p->output + first * p->ev, *lse = (const real *)p->logsumexp + first;
+    const real *lse = (const real *)p->logsumexp + first;
     for (ptrdiff_t i = 0; i < n; i += GEMM_NR) {
         FN(pack_rows)(q + i * p->e, smaller(GEMM_NR, n - i), p->e, (real)p->scale, s->q + i * p->e);
         FN(pack_rows)(g + i * p->ev, smaller(GEMM_NR, n - i), p->ev, 1, s->g + i * p->ev);
     }
     for (ptrdiff_t i = 0; i < rounded(n, GEMM_NR); i++) {
-        vec sum = vzero();
-        for (ptrdiff_t w = 0; i < n && w < p->ev; w += LANES) {
-            ptrdiff_t m = smaller(LANES, p->ev - w);
-            sum = vfma(vload_n(g + i * p->ev + w, m), vload_n(out + i * p->ev + w, m), sum);
-        }
-        s->delta[i] = vhsum(sum);
+        s->delta[i] = i < n ? FN(row_delta)(p, first + i) : 0;
         s->lse[i] = i < n ? lse[i] : 0;
     }
 }
@@ -225,6 +232,7 @@ FUNC void FN(backward_block)(const attention_plan *p, ptrdiff_t b, ptrdiff_t gro
         FN(unpack_rows)(s->q_grad + i * p->e, factor, smaller(GEMM_NR, n - i), p->e, (real *)p->q_grad + (first + i) * p->e);
 }
 
+#include "attention_rows_backward_real.h"
 #include "attention_bias_real.h"
 
 /* ---- stages: 1 the chunks, 2 their sums, 3 the gradient of the bias ---- */
@@ -240,7 +248,8 @@ static void FN(backward_cut)(attention_plan *p)
     }
     p->shared_bytes = whole_lines((size_t)(groups * (p->chunks - 1) * cells) * sizeof(real));
     FN(backward_slot) s;
-    p->slot_bytes = FN(backward_layout)(p, p->memory, &s);
+    FN(rows_backward_slot) r;
+    p->slot_bytes = FN(rows_one_by_one)(p) && !p->bias_grad ? FN(rows_backward_layout)(p, p->memory, &r) : FN(backward_layout)(p, p->memory, &s);
 }
 
 static int FN(backward_stage)(attention_plan *p)
@@ -277,6 +286,10 @@ static void FN(backward_work)(const attention_plan *p, ptrdiff_t unit, void *slo
 {
     if (p->stage == 1) {
         const ptrdiff_t chunk = unit % p->chunks, g = unit / p->chunks;
+        if (FN(rows_one_by_one)(p)) { /* one block, so one chunk */
+            FN(backward_rows)(p, g / p->kv_heads, g % p->kv_heads, slot);
+            return;
+        }
         FN(backward_slot) s;
         FN(backward_layout)(p, slot, &s);
         memset(FN(chunk_k_grad)(p, g, chunk), 0, (size_t)(p->sk * p->e) * sizeof(real));

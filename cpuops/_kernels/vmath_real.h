@@ -266,28 +266,32 @@ INLINE vec vm_log_parts(vec x, vec *k)
 #endif
 }
 
-/* head + k ln 2 + log1p(f) + c/(1 + f) for f in [-0.25, 0.5], integer k, c of the size of rounding errors, head >= 0 */
-INLINE vec vm_log_sum(vec f, vec k, vec c, vec head)
+/* head + k ln 2 + log1p(f) + c/(1 + f) for f in [-0.25, 0.5], integer k, c of the size of rounding errors, head >= 0; NULL
+ * for c or head is 0 */
+INLINE vec vm_log_sum(vec f, vec k, const vec *c, const vec *head)
 {
-    c = c * vfma(f, f - C(1), C(1));
+    vec low = k * C(LN2_LOW);
+    if (c)
+        low = vfma(k, C(LN2_LOW), *c * vfma(f, f - C(1), C(1)));
 #if IS_F64
     vec s = f / (f + C(2)), z = s * s, hf = C(0.5) * f * f;
     vec q = z * POLYNOMIAL(z, 0.66666666666666596, 0.4000000000005674, 0.28571428555805606, 0.22222224299499141,
                            0.18181665676918476, 0.15391118821286973, 0.13173479098718241, 0.13843877073424113);
-    vec y = f - (hf - (s * (hf + q) + vfma(k, C(LN2_LOW), c)));
+    vec y = f - (hf - (s * (hf + q) + low));
 #else
     vec z = f * f;
     vec q = POLYNOMIAL(f, 0.333333403f, -0.250001669f, 0.199995652f, -0.166551664f, 0.142771721f, -0.12731275f,
                        0.116958469f, -0.0908658877f, 0.0373881571f);
-    vec y = f + (vfnma(C(0.5), z, f * z * q) + vfma(k, C(LN2_LOW), c));
+    vec y = f + (vfnma(C(0.5), z, f * z * q) + low);
 #endif
-    return head + vfma(k, C(LN2_HIGH), y);
+    y = vfma(k, C(LN2_HIGH), y);
+    return head ? *head + y : y;
 }
 
 INLINE vec vlog(vec x)
 {
     vec k, m = vm_log_parts(x, &k);
-    vec y = vm_log_sum(m - C(1), k, vzero(), vzero());
+    vec y = vm_log_sum(m - C(1), k, NULL, NULL);
     y = vsel(vlt(x, C(INFINITY)), y, x);
     return vsel(vgt(x, C(0)), y, vsel(veq(x, C(0)), C(-INFINITY), C(NAN)));
 }
@@ -298,7 +302,8 @@ INLINE vec vlog1p(vec x)
     /* what 1 + x lost, over 2^k; nothing from 2^(2 MANTISSA) on, where 1 is less than that */
     vec c = (x - (u - C(1))) * vm_pow2(-vmin_fast(C(2 * MANTISSA), k));
     vmask small = veq(k, C(0));
-    vec y = vm_log_sum(vsel(small, x, m - C(1)), k, vsel(small, C(0), c), vzero());
+    c = vsel(small, C(0), c);
+    vec y = vm_log_sum(vsel(small, x, m - C(1)), k, &c, NULL);
     y = vcopysign(vsel(vlt(x, C(INFINITY)), y, x), x);
     return vsel(vgt(x, C(-1)), y, vsel(veq(x, C(-1)), C(-INFINITY), C(NAN)));
 }
@@ -310,8 +315,8 @@ INLINE vec vsoftplus(vec x)
     vec e = vm_scale(p, n), e_lo = vm_scale(p_lo, n);
     /* log1p(e): above a half as ln 2 + log1p((e - 1)/2), exactly */
     vmask above = vgt(e, C(0.5));
-    vec f = vsel(above, C(0.5) * (e - C(1)), e);
-    return vm_log_sum(f, vsel(above, C(1), C(0)), vsel(above, C(0.5) * e_lo, e_lo), vmax_fast(C(0), x));
+    vec f = vsel(above, C(0.5) * (e - C(1)), e), c = vsel(above, C(0.5) * e_lo, e_lo), head = vmax_fast(C(0), x);
+    return vm_log_sum(f, vsel(above, C(1), C(0)), &c, &head);
 }
 
 INLINE vec vlogsigmoid(vec x) { return -vsoftplus(-x); }
