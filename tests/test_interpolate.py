@@ -260,3 +260,16 @@ def test_second_derivatives_beyond_a_crop(serial):
     want = serial.interpolate(given[2], (4, 7), **options)
     np.testing.assert_allclose(np.asarray(g_grad), want, rtol=1e-13, atol=1e-14)
     assert (want == 0).any() and (y.array == 3).any()
+
+
+@pytest.mark.parametrize("channels_last", [False, True])
+@pytest.mark.parametrize("size, output", [(70, 35), (33, 66), (40, 17), (300, 33), (16, 100), (21, 15), (3, 50)])
+def test_nearest_bytes_and_reals_are_the_cells_themselves(size, output, channels_last):
+    rng = seeded("nearest", size, output)
+    image = rng.integers(0, 256, (2, 7, size, 3) if channels_last else (2, 3, 7, size)).astype(np.uint8)
+    x = image.transpose(0, 3, 1, 2) if channels_last else image
+    want = x[..., np.arange(9)[:, None] * 7 // 9, np.arange(output) * size // output]
+    for dtype in (np.uint8, np.float32, np.float64):
+        operand = x if dtype is np.uint8 else x.astype(dtype)
+        for backend in (cpuops.CpuBackend(), cpuops.ThreadedCpuBackend(2)):
+            np.testing.assert_array_equal(backend.interpolate(operand, (9, output), mode="nearest"), want)

@@ -8,7 +8,7 @@
  *   ROWS      sums of rows of x; W is not resampled
  *   FIRST_H   such sums in a block of scratch rows, then the columns; for one that shrinks along H, and without H
  *   FIRST_W   the columns of rows of x, kept in a ring, then sums of those; for one that grows along H
- *   PICK      copies of bytes, where every table is one: a nearest mode of an image
+ *   PICK      copies, where every table is one, of a nearest mode: a row of x to a row of out, and that to those like it
  *   LONG      FIRST_H in pieces, for an output that reads more columns than scratch should hold
  *
  * and columns by lines (repeating tables, in vectors along the line; else cell by cell) or, where enough rows come together,
@@ -96,14 +96,14 @@ INLINE double cells_read(const resample_axis *a) { return (double)(a->start ? a-
 INLINE ptrdiff_t most_cells(const resample_axis *a) { return a->start ? a->widest : 1; }
 
 /* whether every output is one cell, or none */
-static int copies(const resample_axis *a)
+static int copies(const resample_axis *a, size_t item)
 {
     if (a->start == NULL)
         return 1;
     if (a->widest > 1)
         return 0;
     for (ptrdiff_t k = 0; k < a->start[a->out]; k++)
-        if (((const float *)a->weight)[k] != 1)
+        if ((item == sizeof(float) ? (double)((const float *)a->weight)[k] : ((const double *)a->weight)[k]) != 1)
             return 0;
     return 1;
 }
@@ -120,6 +120,8 @@ static int columns_first(const resample_plan *p)
     double first_h = (double)h->out * line + tap * taps_h * taps_d * (double)w->in;
     return first_w < first_h;
 }
+
+#include "interpolate_pick.h"
 
 static void plan_resample(resample_plan *p, ptrdiff_t lanes, size_t item)
 {
@@ -138,7 +140,7 @@ static void plan_resample(resample_plan *p, ptrdiff_t lanes, size_t item)
         p->order = LONG;
         p->span = LONGEST_SPAN;
     }
-    if (p->bytes && copies(&p->d) && copies(&p->h) && copies(w))
+    if ((p->bytes || (p->channels == 1 && p->order != LONG)) && copies(&p->d, item) && copies(&p->h, item) && copies(w, item))
         p->order = PICK;
     p->tiles = pieces(w->out, p->tile);
     ptrdiff_t together = p->order == FIRST_W ? p->h.in : rows;
@@ -157,35 +159,14 @@ static void plan_resample(resample_plan *p, ptrdiff_t lanes, size_t item)
     p->next = 0;
     /* block of source rows, one more for long sums, turned block, ring or a block of results, a row of results */
     p->bytes_worker = item * (size_t)((p->block + 1 + (p->turned ? lanes : 0)) * p->line + (most(p->ring * p->channels, p->block) + 1) * p->ring_line);
+    if (p->order == PICK)
+        p->bytes_worker = p->bytes ? pick_bytes_worker(p->tile) : 0;
 }
 
-/* to[0..n-1] = the bytes of cells index[0..n-1]; restrict, since a byte may alias anything */
-INLINE void pick_bytes(const uint8_t *restrict from, const ptrdiff_t *restrict index, ptrdiff_t c0, ptrdiff_t channels, uint8_t *restrict to, ptrdiff_t n)
-{
-    for (ptrdiff_t i = 0; i < n; i++)
-        to[i] = from[(index[i] - c0) * channels];
-}
-
-/* outputs o0..o1-1 of a line of bytes of which `from` holds the cells from c0 on, one channel of several */
-FUNC void pick_cells(const resample_axis *w, const uint8_t *restrict from, ptrdiff_t c0, ptrdiff_t channels, uint8_t *restrict to, ptrdiff_t o0, ptrdiff_t o1)
-{
-    if (w->start == NULL && channels == 1) {
-        memcpy(to, from + (o0 - c0), (size_t)(o1 - o0));
-    } else if (w->start == NULL) {
-        for (ptrdiff_t o = o0; o < o1; o++)
-            to[o - o0] = from[(o - c0) * channels];
-    } else if (w->start[o1] - w->start[o0] < o1 - o0) { /* some lie outside of a crop */
-        for (ptrdiff_t o = o0; o < o1; o++)
-            to[o - o0] = w->start[o] < w->start[o + 1] ? from[(w->index[w->start[o]] - c0) * channels] : 0;
-    } else if (channels == 1) {
-        pick_bytes(from, w->index + w->start[o0], c0, 1, to, o1 - o0);
-    } else if (channels == 3) {
-        pick_bytes(from, w->index + w->start[o0], c0, 3, to, o1 - o0);
-    } else {
-        pick_bytes(from, w->index + w->start[o0], c0, channels, to, o1 - o0);
-    }
-}
-
+#define REAL_BODY "interpolate_rows_real.h"
+#include "for_each_real.h"
+#define REAL_BODY "interpolate_columns_real.h"
+#include "for_each_real.h"
 #define REAL_BODY "interpolate_real.h"
 #include "for_each_real.h"
 #endif

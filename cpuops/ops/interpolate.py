@@ -12,6 +12,7 @@ import numpy as np
 from .. import _alloc, _check, _threads
 from ..errors import ArgumentError, DTypeError, ShapeError, message, shown
 from .interpolate_tables import MODES, ROUNDINGS, TRANSFORMS, Rule, table_of
+from .options import remembered
 
 __all__ = ["Interpolate", "InterpolateGradients", "resample"]
 
@@ -62,7 +63,7 @@ class Options(NamedTuple):
             rois = (None,) * n
         each = zip(sizes, outputs, scales, rois, strict=True)
         rules = [Rule(s, o, f, mode, transform, rounding, a, exclude, antialias, r) for s, o, f, r in each]
-        return rules, value
+        return tuple(rules), value
 
     def _lengths(self, op, sizes):
         n = len(sizes)
@@ -106,11 +107,16 @@ def _roi(op, value, n):
 def _geometry(op, x, options):
     """(rules, the output's shape, the value outside)."""
     _check.rank(op, "x", x, 3, 5)
-    sizes = x.shape[2:]
+    return _resized(options, op, x.shape)
+
+
+@remembered
+def _resized(options, op, x_shape):
+    sizes = x_shape[2:]
     if min(sizes) < 1:
-        raise ShapeError(message(op, "x", f"of shape {x.shape}", "spatial axes of at least one cell"))
+        raise ShapeError(message(op, "x", f"of shape {x_shape}", "spatial axes of at least one cell"))
     rules, value = options.checked(op, sizes)
-    shape = x.shape[:2] + tuple(r.output for r in rules)
+    shape = x_shape[:2] + tuple(r.output for r in rules)
     if math.prod(max(n, 1) for n in shape) >= MOST_SIZE:
         name = "scale_factor" if options.output_size is None else "output_size"
         raise ShapeError(message(op, name, f"such that the output is {shape}", "one that fits memory"))

@@ -19,7 +19,8 @@ TRANSFORMS = (
 )  # fmt: skip
 ROUNDINGS = ("floor", "ceil", "round_prefer_floor", "round_prefer_ceil")
 
-KEPT_TABLES, KEPT_CELLS = 32, 4096  # those of small axes are kept: 10 MB at the very most
+KEPT_TABLES, KEPT_CELLS = 32, 4096  # those of small axes are kept: 10 MB at the very most;
+KEPT_LONG, KEPT_LONG_CELLS = 4, 65536  # and a few of long ones, as of sound: 20 MB
 WEIGHTS_AT_ONCE = 1 << 20  # bounds the temporary arrays
 MOST_REPEATED_TAPS = 16
 FEWEST_REPEATED = 4  # outputs; fewer are not worth a loop of their own
@@ -87,7 +88,8 @@ class Table(NamedTuple):
 
 def table_of(rule, dtype, backward=False):
     """The table of a rule (or its transpose), with the weights in `dtype`; None where it changes nothing."""
-    make = _kept if max(rule.size, rule.output) <= KEPT_CELLS else _made
+    cells = max(rule.size, rule.output)
+    make = _kept if cells <= KEPT_CELLS else _kept_long if cells <= KEPT_LONG_CELLS else _made
     return make(rule, np.dtype(dtype), backward)
 
 
@@ -99,7 +101,7 @@ def _made(rule, dtype, backward):
     return table, table.for_kernel
 
 
-_kept = lru_cache(KEPT_TABLES)(_made)
+_kept, _kept_long = lru_cache(KEPT_TABLES)(_made), lru_cache(KEPT_LONG)(_made)
 
 
 def _starts(counts):

@@ -6,18 +6,18 @@ axis is one without a kernel. Letters: B batch, C channels, L length, D H W volu
 
 import math
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
 from .. import _check, _threads
 from ..errors import ArgumentError, ShapeError, message
+from .options import remembered
 
 __all__ = ["Adaptive", "Axis", "Geometry", "Regular", "back_geometry", "geometry_of", "operands_of"]
 
 LAYOUTS = ("NCHW", "NHWC")
-KEPT = 256  # geometries of recent calls: some hundred bytes each
 
 
 class Axis(NamedTuple):
@@ -179,19 +179,13 @@ def _joined(axes):
 
 def geometry_of(op, n, x, windows, layout):
     """Check x's shape and the options of a pooling along n axes, and bring it into canonical form."""
-    _check.rank(op, "x", x, n + 2)
-    kinds = tuple(map(type, windows))  # True equals 1, but is refused
-    if type(layout) is str and all(map(_plain, windows)):
-        return _kept_geometry(op, n, x.shape, kinds, windows, layout)
-    return _geometry(op, n, x.shape, kinds, windows, layout)
-
-
-def _plain(option):
-    return option is None or type(option) in (int, bool) or (type(option) is tuple and all(type(o) is int for o in option))
-
-
-def _geometry(op, n, x_shape, kinds, windows, layout):
     last = _check.choice(op, "layout", layout, LAYOUTS) == "NHWC"
+    _check.rank(op, "x", x, n + 2)
+    return _geometry(windows, op, n, x.shape, last)
+
+
+@remembered
+def _geometry(windows, op, n, x_shape, last):
     sizes, channels = (x_shape[1:-1], x_shape[-1]) if last else (x_shape[2:], x_shape[1])
     if min(sizes) < 1:
         raise ShapeError(message(op, "x", f"of shape {x_shape}", "spatial axes of at least one cell"))
@@ -205,9 +199,6 @@ def _geometry(op, n, x_shape, kinds, windows, layout):
         axes = [axes[2], axes[0], axes[1]]  # kernels take vectors of the last axis
     planes, inner = (x_shape[0], channels) if last else (x_shape[0] * channels, 1)
     return Geometry(planes, inner, tuple(axes), x_shape, shape)
-
-
-_kept_geometry = lru_cache(KEPT)(_geometry)
 
 
 def back_geometry(op, n, x, g, windows, layout):
