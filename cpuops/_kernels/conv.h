@@ -17,6 +17,7 @@
  *   winograd    3x3 taps, stride 1, many channels: fewer multiplications (conv_winograd.h)
  *   depthwise   one channel a group, channels last (conv_depthwise.h)
  *   planes      one channel a group, channels first, 3x3 and 5x5 taps: forward and both gradients (conv_planes.h)
+ *   phases      gradient to x of any stride, channels first: all phases from one band (conv_phases.h)
  *   spread      other kernels of that kind: gradient to x of stride 2, all phases at once (conv_spread.h)
  *   masked      the definition (conv_masked.h). The others multiply padding by 0, which must not make a NaN of an infinity:
  *               when a weight is infinite or NaN and there is padding, or a weight gradient came out so, it runs instead.
@@ -36,6 +37,7 @@
 #include "conv_weight.h"
 #include "conv_winograd.h"
 #include "conv_spread.h"
+#include "conv_phases.h"
 
 /* ---- which path; by shape only ---- */
 enum { CONV_DIRECT, CONV_PRODUCT, CONV_LANES, CONV_OUTER, CONV_DEPTHWISE, CONV_PLANES, CONV_WINOGRAD };
@@ -122,6 +124,8 @@ CONV_TASK(conv_planes_weight_worker, conv_planes, call.f64)
 CONV_TASK(conv_planes_sum, conv_planes, call.f64)
 CONV_TASK(conv_winograd_share, conv_winograd, call.f64)
 CONV_TASK(conv_winograd_worker, conv_winograd, call.f64)
+CONV_TASK(conv_phases_pack, conv_phases_call, call.f64)
+CONV_TASK(conv_phases_worker, conv_phases_call, call.f64)
 CONV_TASK(conv_spread_worker, conv_spread, call.f64)
 CONV_TASK(conv_bias_piece, conv_bias, f64)
 CONV_TASK(conv_bias_sum, conv_bias, f64)

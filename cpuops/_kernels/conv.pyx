@@ -53,6 +53,11 @@ cdef extern from "conv.h" nogil:
         size_t scratch_bytes
         Py_ssize_t m, workers, tiles, block, first, next, tasks
         int share_weights, poisoned
+    ctypedef struct conv_phases_call:
+        size_t scratch_bytes
+        Py_ssize_t panels, workers
+        int poisoned
+        conv_job wide
     ctypedef struct conv_spread:
         size_t scratch_bytes
         Py_ssize_t workers
@@ -103,6 +108,9 @@ cdef extern from "conv.h" nogil:
     void conv_planes_prepare(conv_planes *d, bint spread, bint weights) noexcept
     void conv_plan_winograd(const conv_call *call, Py_ssize_t threads, conv_winograd *d) noexcept
     void conv_winograd_scratch(conv_winograd *d, void *scratch) noexcept
+    bint conv_phases_fit(const conv_job *forward, Py_ssize_t size) noexcept
+    bint conv_plan_phases(const conv_call *call, Py_ssize_t threads, conv_phases_call *d) noexcept
+    void conv_phases_scratch(conv_phases_call *d, void *scratch) noexcept
     bint conv_spread_fits(const conv_job *forward, Py_ssize_t size) noexcept
     void conv_plan_spread(const conv_call *call, Py_ssize_t threads, conv_spread *d) noexcept
     void conv_spread_scratch(conv_spread *d, void *scratch) noexcept
@@ -126,6 +134,8 @@ cdef extern from "conv.h" nogil:
     void conv_planes_sum(void *planes, Py_ssize_t i) noexcept
     void conv_winograd_share(void *winograd, Py_ssize_t i) noexcept
     void conv_winograd_worker(void *winograd, Py_ssize_t i) noexcept
+    void conv_phases_pack(void *phases, Py_ssize_t i) noexcept
+    void conv_phases_worker(void *phases, Py_ssize_t i) noexcept
     void conv_spread_worker(void *spread, Py_ssize_t i) noexcept
     void conv_bias_piece(void *bias, Py_ssize_t piece) noexcept
     void conv_bias_sum(void *bias, Py_ssize_t channel) noexcept
@@ -316,6 +326,24 @@ cdef bint spread(conv_call *call, int num_threads, list report) except -1:
     return d.poisoned
 
 
+cdef bint phases(conv_call *call, int num_threads, list report) except -1:
+    """The gradient to x of the forward job in the call; parallel as `direct`. Also whether the path is none for it."""
+    cdef conv_phases_call d
+    cdef Block memory
+    if not conv_plan_phases(call, num_threads, &d):
+        return True
+    if report is not None:
+        report.append(("phases", d.workers, d.scratch_bytes))
+        return False
+    memory = scratch(d.scratch_bytes)
+    with nogil:
+        conv_phases_scratch(&d, memory.ptr)
+        each(conv_phases_pack, &d, call.job.groups * d.panels, num_threads)
+        if not (d.poisoned and conv_padded(&d.wide)):
+            each(conv_phases_worker, &d, d.workers, num_threads)
+    return d.poisoned and conv_padded(&d.wide)
+
+
 # ---------------------------------------------------------------- one job
 
 
@@ -385,6 +413,10 @@ cdef int run_phases(conv_job *forward, conv_call *call, Py_ssize_t size, int num
     elif conv_spread_fits(forward, size):
         part.job = forward
         if not spread(&part, num_threads, report):
+            return 0
+    elif conv_phases_fit(forward, size):
+        part.job = forward
+        if not phases(&part, num_threads, report):
             return 0
     for t0[0] in range(conv_phases(forward, 0)):
         for t0[1] in range(conv_phases(forward, 1)):

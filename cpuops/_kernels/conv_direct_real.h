@@ -102,28 +102,34 @@ typedef void (*FN(conv_row_tile_function))(CONV_ROW_TILE_ARGS);
 static const FN(conv_row_tile_function) FN(conv_row_tiles)[4][3] __attribute__((unused)) = {X(0), X(1), X(2), X(3)};
 #undef X
 
-/* task i: one panel of weights as the tiles read it, [channel][tap][row]; panels and groups one after the other */
-FUNC void FN(conv_direct_pack)(conv_direct *d, ptrdiff_t i)
+/* a panel of h output channels from w on as the tiles read it, [channel][tap][row]; returns whether all of it is finite */
+INLINE int FN(conv_pack_panel)(const conv_job *j, const real *w, ptrdiff_t h, real *packed)
 {
-    const conv_job *j = d->call.job;
-    const ptrdiff_t panel = conv_split(&i, d->panels), g = i, terms = conv_terms(j);
-    const ptrdiff_t m0 = conv_part(j->outputs, d->panels, panel), m1 = conv_part(j->outputs, d->panels, panel + 1);
-    const real *w = (const real *)d->call.w + g * j->w_group;
-    real *const packed = (real *)d->packed + (g * j->outputs + m0) * terms, *to = packed;
+    real *to = packed;
     const int apart = j->w_output * (ptrdiff_t)sizeof(real) >= 64 && j->w_channel > j->w_output;
     for (ptrdiff_t c = 0; c < j->channels; c++) {
         /* a line of memory for each output channel, far from those of the last input channel */
-        for (ptrdiff_t m = m0; apart && m < m1; m++)
+        for (ptrdiff_t m = 0; apart && m < h; m++)
             __builtin_prefetch(w + (c + 2) * j->w_channel + m * j->w_output);
         for (ptrdiff_t t = 0; t < j->kernel[0]; t++)
             for (ptrdiff_t u = 0; u < j->kernel[1]; u++)
                 for (ptrdiff_t v = 0; v < j->kernel[2]; v++) {
                     const real *from = w + c * j->w_channel + t * j->w_axis[0] + u * j->w_axis[1] + v * j->w_axis[2];
-                    for (ptrdiff_t m = m0; m < m1; m++)
+                    for (ptrdiff_t m = 0; m < h; m++)
                         *to++ = from[m * j->w_output];
                 }
     }
-    if (!FN(conv_finite)(packed, to - packed))
+    return FN(conv_finite)(packed, to - packed);
+}
+
+/* task i: one panel of weights; panels and groups one after the other */
+FUNC void FN(conv_direct_pack)(conv_direct *d, ptrdiff_t i)
+{
+    const conv_job *j = d->call.job;
+    const ptrdiff_t panel = conv_split(&i, d->panels), g = i;
+    const ptrdiff_t m0 = conv_part(j->outputs, d->panels, panel), h = conv_part(j->outputs, d->panels, panel + 1) - m0;
+    if (!FN(conv_pack_panel)(j, (const real *)d->call.w + g * j->w_group + m0 * j->w_output, h,
+                             (real *)d->packed + (g * j->outputs + m0) * conv_terms(j)))
         __atomic_store_n(&d->poisoned, 1, __ATOMIC_RELAXED);
 }
 
