@@ -1,4 +1,4 @@
-"""Depthwise convolutions, whose path the layout chooses: on planes so large that they are cut, and on values that are not finite."""
+"""Convolutions whose path the layout chooses: on arrays so large that they are cut, and on values that are not finite."""
 
 import itertools
 
@@ -56,3 +56,20 @@ def test_values_that_are_not_finite_reach_no_window_beside_padding(kernel, strid
     for got, other in zip(results(CPU, *arrays, **options), last, strict=True):
         np.testing.assert_array_equal(np.isfinite(turned(got)), np.isfinite(other))
         assert np.isfinite(got).any()
+
+
+@pytest.mark.parametrize("stride", [(2, 2), (3, 2), (2, 1), (1, 4)])
+@pytest.mark.parametrize("value", [0.5, np.inf])
+def test_strided_gradients_of_both_layouts_and_all_threads_agree(stride, value):
+    rng = seeded("strided", *stride)
+    x, weight = (rng.standard_normal(s).astype(np.float32) for s in ((1, 17, 41, 260), (700, 17, 3, 4)))
+    weight[3, 5, 0, 1] = value
+    options = {"stride": stride, "padding": ((0, 2), (3, 1))}
+    g = rng.standard_normal(CPU.conv2d(x, weight, **options).shape).astype(np.float32)
+    got = CPU.conv2d_x_backward(x, weight, g, **options)
+    np.testing.assert_array_equal(got, Eager(3).conv2d_x_backward(x, weight, g, **options))
+    turn = (0, 2, 3, 1)
+    last = CPU.conv2d_x_backward(
+        x.transpose(turn).copy(), weight.transpose(2, 3, 1, 0).copy(), g.transpose(turn).copy(), layout="NHWC", **options
+    )
+    np.testing.assert_allclose(got.transpose(turn), last, rtol=2e-5, atol=2e-5 * np.abs(last[np.isfinite(last)]).max())

@@ -70,8 +70,8 @@ INLINE int FN(conv_plane_inside)(const int n, const int step, ptrdiff_t c, ptrdi
     return c >= 0 && c + n - 1 + step * LANES <= width;
 }
 
-/* rows y, y + 1, ... of a plane of `height` rows, or the row of zeros */
-INLINE void FN(conv_plane_rows)(const real *plane, ptrdiff_t apart, ptrdiff_t height, const real *zeros, ptrdiff_t y, ptrdiff_t n,
+/* rows y, y + 1, ... of a plane of `height` rows, or the row of zeros. Not inlined: compilers would keep the addresses in vectors */
+FUNC void FN(conv_plane_rows)(const real *plane, ptrdiff_t apart, ptrdiff_t height, const real *zeros, ptrdiff_t y, ptrdiff_t n,
                                 const real **row)
 {
     for (ptrdiff_t r = 0; r < n; r++, y++)
@@ -457,14 +457,16 @@ FUNC void FN(conv_planes_sum)(conv_planes *d, ptrdiff_t i)
     const ptrdiff_t taps = conv_taps(j);
     double bad = 0;
     (void)i;
-    for (ptrdiff_t g = 0; g < j->groups; g++)
-        for (ptrdiff_t t = 0; t < taps; t++) {
-            double sum = 0;
-            for (ptrdiff_t p = 0; p < d->pieces; p++)
-                sum += d->partial[(g * d->pieces + p) * taps + t];
-            bad += sum * 0;
-            ((real *)d->call.out)[g * j->w_group + t / j->kernel[2] * j->w_axis[1] + t % j->kernel[2] * j->w_axis[2]] = (real)sum;
-        }
+    const double *partial = d->partial;
+    for (ptrdiff_t g = 0; g < j->groups; g++, partial += d->pieces * taps)
+        for (ptrdiff_t u = 0, t = 0; u < j->kernel[1]; u++)
+            for (ptrdiff_t v = 0; v < j->kernel[2]; v++, t++) {
+                double sum = partial[t];
+                for (ptrdiff_t p = 1; p < d->pieces; p++)
+                    sum += partial[p * taps + t];
+                bad += sum * 0;
+                ((real *)d->call.out)[g * j->w_group + u * j->w_axis[1] + v * j->w_axis[2]] = (real)sum;
+            }
     if (bad != 0) /* NaN */
         d->poisoned = 1;
 }
