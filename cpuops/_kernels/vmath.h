@@ -2,7 +2,7 @@
  *
  * Every word takes any value: subnormal arguments and results are kept (rounded once), infinities give the limit, a NaN
  * gives a NaN, and the sign of zero is the function's. A lane's bits depend on that lane alone. Nothing branches on the
- * data, but for the far tail of vgelu at v4.
+ * data, but for the far tail of vgelu and vgelu_slope at v4.
  *
  *   vexp vexpm1 vlog vlog1p vtanh vsigmoid verf
  *   vgelu        x*Phi(x), relatively accurate in the lower tail, -0 at -inf
@@ -127,6 +127,8 @@ typedef uint64_t vm_bits_f64 __attribute__((vector_size(SIMD_BYTES)));
 #define vm_normcdf FN(vm_normcdf)
 #define vm_normpdf FN(vm_normpdf)
 #define vm_gelu_tail FN(vm_gelu_tail)
+#define vm_gelu_slope_tail FN(vm_gelu_slope_tail)
+#define vm_normal_pieces FN(vm_normal_pieces)
 #define vm_piecewise FN(vm_piecewise)
 
 #define REAL_BODY "vmath_real.h"

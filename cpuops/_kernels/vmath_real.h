@@ -414,7 +414,7 @@ INLINE vec vm_normal_tail(vec t, vec *r, vec *r_lo, vec *n)
                           0.000153836547f);
 }
 
-/* x Phi(x) for x < 0, whose exponential is too steep for pieces beyond NORMAL_END */
+/* Where the exponential is too steep for pieces, beyond NORMAL_END: x Phi(x), and its derivative, for x < 0 */
 INLINE vec vm_gelu_tail(vec x)
 {
     vec low = vmax_fast(C(-PIECEWISE_END), x), r, r_lo, n, e = vm_normal_tail(-low, &r, &r_lo, &n);
@@ -422,18 +422,29 @@ INLINE vec vm_gelu_tail(vec x)
     return vm_scale(y + vfma(y, e, vfma(low, r_lo, vfms(low, r, y))), n);
 }
 
+INLINE vec vm_gelu_slope_tail(vec x)
+{
+    vec low = vmax_fast(C(-PIECEWISE_END), x), r, r_lo, n, e = vm_normal_tail(-low, &r, &r_lo, &n);
+    vec q = vfma(C(0.39894228040143267794), low, r);
+    return vm_scale(vfma(q, e, q), n);
+}
+
+/* a function of t in [0, NORMAL_END] by 32 polynomials of degree 6 in t - c, piece 1.2 t + t*t/2 */
+INLINE vec vm_normal_pieces(vec t, const float table[8][32])
+{
+    const __m512i piece = _mm512_castps_si512((__m512)vfma(t, vfma(t, C(0.5), C(1.2)), C(MAGIC)));
+#define ROW(k) (vec)_mm512_permutex2var_ps(_mm512_load_ps(table[k]), piece, _mm512_load_ps(table[k] + 16))
+    const vec u = t - ROW(0);
+    vec p = vfma(vfma(vfma(vfma(vfma(ROW(7), u, ROW(6)), u, ROW(5)), u, ROW(4)), u, ROW(3)), u, ROW(2));
+    return vfma(p, u, ROW(1));
+#undef ROW
+}
+
 INLINE vec vgelu(vec x)
 {
-    /* Phi(-t) by 32 polynomials in t - c, piece 1.2 t + t*t/2 */
-    vec t = vmin_fast(C(NORMAL_END), vabs(x));
-    const __m512i piece = _mm512_castps_si512((__m512)vfma(t, vfma(t, C(0.5), C(1.2)), C(MAGIC)));
-#define ROW(k) (vec)_mm512_permutex2var_ps(_mm512_load_ps(PIECES_NORMAL[k]), piece, _mm512_load_ps(PIECES_NORMAL[k] + 16))
-    vec u = t - ROW(0);
-    vec p = vfma(vfma(vfma(vfma(vfma(ROW(7), u, ROW(6)), u, ROW(5)), u, ROW(4)), u, ROW(3)), u, ROW(2));
-    p = vfma(p, u, ROW(1));
-#undef ROW
+    vec t = vmin_fast(C(NORMAL_END), vabs(x)), p = vm_normal_pieces(t, PIECES_NORMAL);
     vec y = vfnma(t, p, vmax_fast(C(0), x)); /* t Phi(-t) off x or 0, whose sign stays */
-    vmask tail = vlt(x, C(-NORMAL_END));
+    const vmask tail = vlt(x, C(-NORMAL_END));
     if (__builtin_expect(many(tail), 0))
         y = vsel(tail, vm_gelu_tail(x), y);
     return y;
@@ -442,9 +453,12 @@ INLINE vec vgelu(vec x)
 INLINE vec vgelu_slope(vec x)
 {
     /* Phi(x) + x phi(x), and 1 less that of -x */
-    vec t = vmin_fast(C(PIECEWISE_END), vabs(x)), r, r_lo, n, e = vm_normal_tail(t, &r, &r_lo, &n);
-    vec q = vfnma(C(0.39894228040143267794), t, r), h = vm_scale(vfma(q, e, q), n);
-    return vsel(vlt(x, C(0)), h, C(1) - h);
+    vec p = vm_normal_pieces(vmin_fast(C(NORMAL_END), vabs(x)), PIECES_SLOPE);
+    vec y = vsel(vlt(x, C(0)), p, C(1) - p);
+    const vmask tail = vlt(x, C(-NORMAL_END));
+    if (__builtin_expect(many(tail), 0))
+        y = vsel(tail, vm_gelu_slope_tail(x), y);
+    return y;
 }
 
 #else
