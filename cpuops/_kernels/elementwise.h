@@ -38,7 +38,7 @@
     U(tanh, vtanh(x), g * vfnma(x, x, ONE))                                                                              \
     U(gelu, vgelu(x), g * vgelu_slope(x))                                                                                \
     U(gelu_tanh, vgelu_tanh(x), g * FN(gelu_tanh_slope)(BOUNDED(x)))                                                     \
-    U(silu, vsilu(x), g * FN(silu_slope)(BOUNDED(x)))                                                                       \
+    U(silu, vsilu(x), g * FN(silu_slope)(BOUNDED(x)))                                                                    \
     U(mish, FN(mish)(x), g * FN(mish_slope)(BOUNDED(x)))                                                                 \
     U(hard_swish, vsel(vle(x, vneg(THREE)), ZERO, vsel(vge(x, THREE), x, x * (x + THREE) / SIX)),                        \
       vsel(vle(x, vneg(THREE)), ZERO, vsel(vge(x, THREE), g, g * (x / THREE + HALF))))                                   \

@@ -22,7 +22,7 @@
 /* sigmoid(x) and sigmoid(-x), which is 1 - sigmoid(x) without cancellation */
 INLINE vec FN(sigmoids)(vec x, vec *minus)
 {
-    vec e = vexp(vneg(vabs(x))), high = ONE / (ONE + e), low = e * high;
+    vec low = vsigmoid(vneg(vabs(x))), high = ONE - low;
     vmask below = vlt(x, ZERO);
     *minus = vsel(below, high, low);
     return vsel(below, low, high);

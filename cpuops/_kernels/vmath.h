@@ -2,7 +2,7 @@
  *
  * Every word takes any value: subnormal arguments and results are kept (rounded once), infinities give the limit, a NaN
  * gives a NaN, and the sign of zero is the function's. A lane's bits depend on that lane alone. Nothing branches on the
- * data, but for the far tail of vgelu and vgelu_slope at v4.
+ * data, but for the far tails of vgelu, vgelu_slope, vsigmoid and vsilu of floats at v4.
  *
  *   vexp vexpm1 vlog vlog1p vtanh vsigmoid verf
  *   vgelu        x*Phi(x), relatively accurate in the lower tail, -0 at -inf
@@ -22,11 +22,11 @@
  *   vlog          0.87   0.86   0.86    0.84   0.84
  *   vlog1p        0.99   0.99   0.99    0.91   0.91
  *   vtanh         1.31   1.31   1.14    1.43   1.43
- *   vsigmoid      1.46   1.52   1.52    1.46   1.46
+ *   vsigmoid      1.46   1.52   0.98    1.46   1.46
  *   verf          1.27   1.07   1.07    1.45   1.30
  *   vgelu         0.81   0.81   1.60    3.87   2.89
  *   vgelu_tanh    1.89   1.59   1.59    1.57   1.57
- *   vsilu         1.43   1.46   1.46    1.34   1.43
+ *   vsilu         1.43   1.46   1.67    1.34   1.43
  *   vsoftplus     1.34   1.31   1.31    1.25   1.25
  *   vlogsigmoid   1.33   1.30   1.30    1.25   1.25
  *
@@ -120,6 +120,9 @@ typedef uint64_t vm_bits_f64 __attribute__((vector_size(SIMD_BYTES)));
 #define vm_exp_m1 FN(vm_exp_m1)
 #define vm_expm1 FN(vm_expm1)
 #define vm_logistic FN(vm_logistic)
+#define vm_sigmoid FN(vm_sigmoid)
+#define vm_silu FN(vm_silu)
+#define vm_sigmoid_pieces FN(vm_sigmoid_pieces)
 #define vm_log_parts FN(vm_log_parts)
 #define vm_log_sum FN(vm_log_sum)
 #define vm_normal_tail FN(vm_normal_tail)

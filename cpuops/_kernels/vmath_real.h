@@ -210,7 +210,8 @@ INLINE vec vm_logistic(vec y, const vec *y_lo, vec num)
     return vm_scale(vfnma(q, d_lo * w, q), -up);
 }
 
-INLINE vec vsigmoid(vec x)
+/* by an exponential and a division */
+INLINE vec vm_sigmoid(vec x)
 {
     /* num/(1 + e) with e = exp(-|x|) = p 2^n, and num = e below 0, 1 above */
     vec n, r = vm_exp_reduce(vmax_fast(C(EXP_LOW), -vabs(x)), &n, NULL);
@@ -222,12 +223,49 @@ INLINE vec vsigmoid(vec x)
     return vfma(q, lost * vfnma(C(0.4706), d, C(1.4118)), q);
 }
 
-INLINE vec vsilu(vec x)
+INLINE vec vm_silu(vec x)
 {
     vec low = vmax_fast(C(X_EXP_LOW), x);
     vec y = vm_logistic(vmax_fast(C(EXPM1_LOW), -low), NULL, low);
     return vsel(veq(low + low, low), low, y); /* infinity, and the sign of zero */
 }
+
+#if SIMD_AVX512 && !IS_F64
+#define SIGMOID_END 17.5f /* 1 less what is left here is 1 */
+/* sigmoid(-t), 0 <= t <= SIGMOID_END, by 32 polynomials in t - c */
+INLINE vec vm_sigmoid_pieces(vec t)
+{
+    const __m512i piece = _mm512_castps_si512((__m512)vfma(t, C(31 / SIGMOID_END), C(MAGIC)));
+#define ROW(k) (vec)_mm512_permutex2var_ps(_mm512_load_ps(PIECES_SIGMOID[k]), piece, _mm512_load_ps(PIECES_SIGMOID[k] + 16))
+    const vec u = t - ROW(0);
+    vec p = vfma(vfma(vfma(vfma(vfma(ROW(7), u, ROW(6)), u, ROW(5)), u, ROW(4)), u, ROW(3)), u, ROW(2));
+    return vfma(p, u, ROW(1));
+#undef ROW
+}
+
+INLINE vec vsigmoid(vec x)
+{
+    vec p = vm_sigmoid_pieces(vmin_fast(C(SIGMOID_END), vabs(x)));
+    vec y = vsel(vlt(x, C(0)), p, C(1) - p);
+    const vmask tail = vlt(x, C(-SIGMOID_END));
+    if (__builtin_expect(many(tail), 0))
+        y = vsel(tail, vm_sigmoid(x), y);
+    return y;
+}
+
+INLINE vec vsilu(vec x)
+{
+    vec t = vmin_fast(C(SIGMOID_END), vabs(x));
+    vec y = vfnma(t, vm_sigmoid_pieces(t), vmax_fast(C(0), x)); /* t sigmoid(-t) off x or 0, whose sign stays */
+    const vmask tail = vlt(x, C(-SIGMOID_END));
+    if (__builtin_expect(many(tail), 0))
+        y = vsel(tail, vm_silu(x), y);
+    return y;
+}
+#else
+INLINE vec vsigmoid(vec x) { return vm_sigmoid(x); }
+INLINE vec vsilu(vec x) { return vm_silu(x); }
+#endif
 
 INLINE vec vgelu_tanh(vec x)
 {
@@ -563,5 +601,6 @@ INLINE vec vgelu_slope(vec x)
 #undef HALF_LOG2E_LOW
 #undef PIECEWISE_END
 #undef NORMAL_END
+#undef SIGMOID_END
 #undef GELU_TANH_A_LOW
 #undef GELU_TANH_B_LOW
