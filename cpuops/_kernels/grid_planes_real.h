@@ -14,9 +14,75 @@ typedef struct {
 
 INLINE int FN(far)(const grid_plan *p) { return !IS_F64 && p->height * p->width > INT32_MAX; }
 
+/* the taps of LANES places along an axis, one or two: as axis_table's, but for cells outside, which are what they are */
+typedef struct {
+    ivec at[2];
+    vec weight[2], slope[2];
+} FN(few_taps);
+
+INLINE FN(few_taps) FN(few_taps_of)(const double *i, const double *di, int taps)
+{
+    FN(few_taps) t;
+    wsums first, near, far, down, up;
+    for (int h = 0; h < (IS_F64 ? 1 : 2); h++) {
+        wvec v = vload_f64(i + h * WLANES), nothing = v - v, d = vload_f64(di + h * WLANES);
+        v = vsel_f64(veq_f64(nothing, wset(0)), v, wset(-8));
+        first.v[h] = taps == 1 ? vround_f64(v) : vfloor_f64(v);
+        far.v[h] = v - first.v[h] + nothing;
+        near.v[h] = taps == 1 ? wset(1) + nothing : wset(1) - far.v[h];
+        down.v[h] = nothing - d;
+        up.v[h] = nothing + d;
+    }
+    t.at[0] = ivof(FN(wjoin)(first));
+    t.at[1] = t.at[0] + ivset(1);
+    t.weight[0] = FN(wjoin)(near);
+    t.weight[1] = FN(wjoin)(far);
+    t.slope[0] = FN(wjoin)(down);
+    t.slope[1] = FN(wjoin)(up);
+    return t;
+}
+
+INLINE vmask FN(is_cell)(ivec at, ptrdiff_t size) { return mand(mnot(ivlt(at, ivset(0))), ivlt(at, ivset((inum)size))); }
+
+INLINE void FN(few_tables)(const grid_plan *p, const real *grid, ptrdiff_t n, int taps, int slopes, FN(grid_tile) *t)
+{
+    double ix[GRID_TILE], dx[GRID_TILE], iy[GRID_TILE], dy[GRID_TILE];
+    FN(coordinates)(p, grid, n, (double)p->width, ix, dx);
+    FN(coordinates)(p, grid + 1, n, (double)p->height, iy, dy);
+    for (ptrdiff_t k = n; k % LANES; k++)
+        ix[k] = dx[k] = iy[k] = dy[k] = 0;
+    for (ptrdiff_t k = 0; k < n; k += LANES) {
+        FN(few_taps) x = FN(few_taps_of)(ix + k, dx + k, taps), y = FN(few_taps_of)(iy + k, dy + k, taps);
+        for (int j = 0; j < taps; j++)
+            for (int i = 0; i < taps; i++) {
+                int tap = j * taps + i;
+                vmask inside = mand(FN(is_cell)(x.at[i], p->width), FN(is_cell)(y.at[j], p->height));
+                ivstore(t->cell[tap] + k, ivsel(inside, y.at[j] * ivset((inum)p->width) + x.at[i], ivset(-1)));
+                vstore(t->weight[tap] + k, y.weight[j] * x.weight[i]);
+                if (slopes) {
+                    vstore(t->along_x[tap] + k, y.weight[j] * x.slope[i]);
+                    vstore(t->along_y[tap] + k, y.slope[j] * x.weight[i]);
+                }
+            }
+        vec weight = vload(t->weight[0] + k);
+        vstore(t->nothing + k, weight - weight);
+    }
+}
+
+enum { FN(MOST_EXACT) = 1 << 24 }; /* cells of an axis that every scalar type counts */
+
 static void FN(plane_tables)(const grid_plan *p, ptrdiff_t image, ptrdiff_t place, ptrdiff_t n, int slopes, FN(grid_tile) *t)
 {
     const real *grid = (const real *)p->grid + 2 * (image * p->places + place);
+    if (p->taps < 4 && !FN(far)(p) && p->height < FN(MOST_EXACT) && p->width < FN(MOST_EXACT)) {
+        if (p->taps == 1)
+            FN(few_tables)(p, grid, n, 1, 0, t);
+        else if (slopes)
+            FN(few_tables)(p, grid, n, 2, 1, t);
+        else
+            FN(few_tables)(p, grid, n, 2, 0, t);
+        return;
+    }
     ptrdiff_t width = p->width, height = p->height;
     int far = FN(far)(p);
     FN(axis_table)(p, grid, n, width, &t->x);
@@ -66,6 +132,16 @@ INLINE void FN(plane_sample_vectors)(const real *x, const FN(grid_tile) *t, ptrd
     for (ptrdiff_t k = 0; k < n; k += LANES) {
         vmask here = vlt(viota(), vset((real)(n - k)));
         vec sum = vload(t->nothing + k);
+        ivec corner = ivload(t->cell[0] + k);
+        if (taps == 2 && n - k >= LANES && !many(mor(ivlt(corner, ivset(0)), ivlt(ivload(t->cell[3] + k), ivset(0))))) {
+            vec v[4];
+            vgather_pairs(x, corner, v, v + 1);
+            vgather_pairs(x, ivload(t->cell[2] + k), v + 2, v + 3);
+            for (int tap = 0; tap < 4; tap++)
+                sum += vload(t->weight[tap] + k) * v[tap];
+            vstore(out + k, sum);
+            continue;
+        }
         for (int tap = 0; tap < taps * taps; tap++) {
             ivec cell = ivload(t->cell[tap] + k);
             vmask inside = mand(here, mnot(ivlt(cell, ivset(0))));
@@ -99,26 +175,41 @@ static void FN(plane_sample)(const grid_plan *p, ptrdiff_t unit, void *memory)
     }
 }
 
+/* of several planes at once: neighbours share cells, and one plane's additions to a cell wait for each other */
+INLINE void FN(plane_spread)(const grid_plan *p, const FN(grid_tile) *t, const real *g, ptrdiff_t n, int planes, real *out)
+{
+    ptrdiff_t taps = p->taps * p->taps, cells = p->height * p->width;
+    int far = FN(far)(p);
+    for (ptrdiff_t k = 0; k < n; k++)
+        for (ptrdiff_t tap = 0; tap < taps; tap++) {
+            ptrdiff_t cell = FN(cell_of)(t, far, tap, k);
+            real weight = t->weight[tap][k];
+            if (cell >= 0)
+                for (int c = 0; c < planes; c++)
+                    out[c * cells + cell] += weight * g[c * p->places + k];
+        }
+}
+
 static void FN(plane_x_gradient)(const grid_plan *p, ptrdiff_t unit, void *memory)
 {
     FN(grid_tile) *t = (FN(grid_tile) *)memory;
     ptrdiff_t image = unit / p->groups, c = unit % p->groups * p->lanes, stop = at_most(c + p->lanes, p->channels);
     ptrdiff_t cells = p->height * p->width;
-    int far = FN(far)(p);
     memset((real *)p->out + (image * p->channels + c) * cells, 0, (size_t)((stop - c) * cells) * sizeof(real));
     for (ptrdiff_t place = 0; place < p->places; place += GRID_TILE) {
         ptrdiff_t n = at_most(GRID_TILE, p->places - place);
         FN(plane_tables)(p, image, place, n, 0, t);
-        for (ptrdiff_t plane = image * p->channels + c; plane < image * p->channels + stop; plane++) {
-            const real *g = (const real *)p->g + plane * p->places + place;
-            real *out = (real *)p->out + plane * cells;
-            for (ptrdiff_t k = 0; k < n; k++)
-                for (ptrdiff_t tap = 0; tap < p->taps * p->taps; tap++) {
-                    ptrdiff_t cell = FN(cell_of)(t, far, tap, k);
-                    if (cell >= 0)
-                        out[cell] += t->weight[tap][k] * g[k];
-                }
-        }
+        const real *g = (const real *)p->g + (image * p->channels + c) * p->places + place;
+        real *out = (real *)p->out + (image * p->channels + c) * cells;
+        ptrdiff_t left = stop - c;
+        for (; left >= 4; left -= 4, g += 4 * p->places, out += 4 * cells)
+            FN(plane_spread)(p, t, g, n, 4, out);
+        if (left == 3)
+            FN(plane_spread)(p, t, g, n, 3, out);
+        else if (left == 2)
+            FN(plane_spread)(p, t, g, n, 2, out);
+        else if (left == 1)
+            FN(plane_spread)(p, t, g, n, 1, out);
     }
 }
 

@@ -6,7 +6,7 @@
  *
  *   staged   a vector's worth of channels of x lies side by side in scratch, framed by one cell of zeros that taps outside x read
  *            (and gradients are thrown into): each tap of a sample is one vector. Where the frame fits the scratch
- *   planes   each channel in its own place, vectors along the samples: planes beyond any cache, and few channels
+ *   planes   each channel in its own place, vectors along the samples: planes beyond any cache, few channels, and one tap
  *
  * x's gradient: one writer a channel, samples in their order. A place that is not a number gives NaN to its samples and to its own
  * gradient, and nothing to x's.
@@ -22,7 +22,6 @@ enum {
     GRID_TILE = 128,             /* places at a time */
     MOST_TAPS = 4,               /* an axis */
     MOST_STAGED = 1 << 22,       /* bytes of a frame */
-    LEAST_STAGED = 4,            /* channels */
     GRID_BLOCK = 4096,           /* places a unit, in planes */
     GRID_PART = 65536,           /* places a unit, staged: 1 MB of sums in grid's gradient */
     CHANNELS_TOGETHER = 8        /* of x's gradient in planes: they share a table */
@@ -32,7 +31,7 @@ typedef struct {
     const void *x, *grid, *g;
     void *out;
     ptrdiff_t images, channels, height, width, places;
-    ptrdiff_t taps, padding, align;
+    ptrdiff_t taps, padding, align, threads; /* threads: of the call, among which channels of x are cut */
     int staged;
     ptrdiff_t lanes;             /* channels a unit */
     ptrdiff_t part, parts, groups, units, next; /* a unit: places of a part, channels of a group */
@@ -42,6 +41,7 @@ typedef struct {
 typedef void (*grid_work)(const grid_plan *p, ptrdiff_t unit, void *memory);
 
 INLINE ptrdiff_t at_most(ptrdiff_t a, ptrdiff_t b) { return a < b ? a : b; }
+INLINE ptrdiff_t at_least(ptrdiff_t a, ptrdiff_t b) { return a > b ? a : b; }
 INLINE ptrdiff_t parts_of(ptrdiff_t n, ptrdiff_t size) { return (n + size - 1) / size; }
 INLINE ptrdiff_t pitch(const grid_plan *p) { return p->width + 2; }
 INLINE ptrdiff_t frame(const grid_plan *p) { return (p->height + 2) * pitch(p); }
@@ -57,10 +57,10 @@ static void grid_units(grid_plan *p, ptrdiff_t lanes, ptrdiff_t part, size_t byt
 }
 
 /* forward: units are channels by places; few channels: places are cut, and staged again for each part */
-static void plan_sample(grid_plan *p, ptrdiff_t size, size_t table)
+static void plan_sample(grid_plan *p, ptrdiff_t size, size_t table, int gradient)
 {
     ptrdiff_t lanes = SIMD_BYTES / size, groups = p->images * parts_of(p->channels, lanes);
-    p->staged = p->channels >= LEAST_STAGED && (double)(p->height + 2) * (double)pitch(p) * SIMD_BYTES <= MOST_STAGED;
+    p->staged = p->channels >= lanes && (gradient || p->taps > 1) && (double)(p->height + 2) * (double)pitch(p) * SIMD_BYTES <= MOST_STAGED;
     if (p->staged)
         grid_units(p, lanes, groups >= 4 ? p->places : parts_of(p->places, 4), table + (size_t)frame(p) * SIMD_BYTES);
     else
@@ -71,9 +71,9 @@ static void plan_sample(grid_plan *p, ptrdiff_t size, size_t table)
 /* gradient to x: units are channels */
 static void plan_x_gradient(grid_plan *p, ptrdiff_t size, size_t table)
 {
-    plan_sample(p, size, table);
-    if (!p->staged)
-        p->lanes = p->images * p->channels >= 16 * CHANNELS_TOGETHER ? CHANNELS_TOGETHER : 1;
+    plan_sample(p, size, table, 1);
+    if (!p->staged) /* as many as leave every thread some; no bits depend on it */
+        p->lanes = at_most(CHANNELS_TOGETHER, at_least(1, p->threads == 1 ? p->channels : parts_of(p->images * p->channels, 4 * p->threads)));
     grid_units(p, p->lanes, p->places, p->bytes);
     p->units = p->images * p->groups;
 }
@@ -81,7 +81,7 @@ static void plan_x_gradient(grid_plan *p, ptrdiff_t size, size_t table)
 /* gradient to the grid: units are places */
 static void plan_grid_gradient(grid_plan *p, ptrdiff_t size, size_t table)
 {
-    plan_sample(p, size, table);
+    plan_sample(p, size, table, 1);
     ptrdiff_t part = p->staged ? at_most(GRID_PART, p->images >= 4 ? p->places : parts_of(p->places, 4)) : GRID_BLOCK;
     grid_units(p, p->lanes, part, p->bytes + (p->staged ? 16 * (size_t)part : 0));
     p->units = p->images * p->parts;

@@ -15,7 +15,7 @@ cdef extern from "grid_sample.h" nogil:
         const void *grid
         const void *g
         void *out
-        Py_ssize_t images, channels, height, width, places, taps, padding, align, units
+        Py_ssize_t images, channels, height, width, places, taps, padding, align, threads, units
         size_t bytes
     ctypedef void (*grid_work)(const grid_plan *p, Py_ssize_t unit, void *memory) noexcept
     void plan_of_sample_f32(grid_plan *p) noexcept
@@ -28,11 +28,12 @@ cdef extern from "grid_sample.h" nogil:
     grid_work sample_f32, sample_f64, x_gradient_f32, x_gradient_f64, grid_gradient_f32, grid_gradient_f64
 
 
-cdef grid_plan plan_of(tuple shape, cnp.ndarray grid, cnp.ndarray x, cnp.ndarray g, cnp.ndarray out, tuple options):
+cdef grid_plan plan_of(tuple shape, cnp.ndarray grid, cnp.ndarray x, cnp.ndarray g, cnp.ndarray out, tuple options, int num_threads):
     cdef grid_plan p
     p.images, p.channels, p.height, p.width = shape
     p.places = cnp.PyArray_DIM(grid, 1) * cnp.PyArray_DIM(grid, 2)
     p.taps, p.padding, p.align = options
+    p.threads = num_threads
     p.grid, p.out = data(grid), data(out)
     p.x = data(x) if x is not None else NULL
     p.g = data(g) if g is not None else NULL
@@ -54,7 +55,7 @@ cdef int run(grid_plan *p, grid_work work, int num_threads) except -1:
 
 def grid_sample(real tag, cnp.ndarray x, cnp.ndarray grid, cnp.ndarray out, tuple shape, tuple options, int num_threads):
     """OUT out [N, C, OH, OW] = IN x [N, C, H, W] (its shape in `shape`) at IN grid [N, OH, OW, 2]."""
-    cdef grid_plan p = plan_of(shape, grid, x, None, out, options)
+    cdef grid_plan p = plan_of(shape, grid, x, None, out, options, num_threads)
     if real is float:
         plan_of_sample_f32(&p)
         run(&p, sample_f32, num_threads)
@@ -65,7 +66,7 @@ def grid_sample(real tag, cnp.ndarray x, cnp.ndarray grid, cnp.ndarray out, tupl
 
 def x_gradient(real tag, cnp.ndarray grid, cnp.ndarray g, cnp.ndarray out, tuple shape, tuple options, int num_threads):
     """OUT out (like x) = IN g [N, C, OH, OW] spread to the cells that its samples were made of."""
-    cdef grid_plan p = plan_of(shape, grid, None, g, out, options)
+    cdef grid_plan p = plan_of(shape, grid, None, g, out, options, num_threads)
     if real is float:
         plan_of_x_gradient_f32(&p)
         run(&p, x_gradient_f32, num_threads)
@@ -77,7 +78,7 @@ def x_gradient(real tag, cnp.ndarray grid, cnp.ndarray g, cnp.ndarray out, tuple
 def grid_gradient(real tag, cnp.ndarray x, cnp.ndarray grid, cnp.ndarray g, cnp.ndarray out, tuple shape, tuple options,
                   int num_threads):
     """OUT out (like grid) = sum over the channels of IN g times the slope of the sample; two taps an axis or four."""
-    cdef grid_plan p = plan_of(shape, grid, x, g, out, options)
+    cdef grid_plan p = plan_of(shape, grid, x, g, out, options, num_threads)
     if real is float:
         plan_of_grid_gradient_f32(&p)
         run(&p, grid_gradient_f32, num_threads)

@@ -21,6 +21,6 @@ FUNC void FN(grid_gradient)(const grid_plan *p, ptrdiff_t unit, void *memory)
     (p->staged ? FN(staged_grid_gradient) : FN(plane_grid_gradient))(p, unit, memory);
 }
 
-FUNC void FN(plan_of_sample)(grid_plan *p) { plan_sample(p, (ptrdiff_t)sizeof(real), FN(table_bytes)()); }
+FUNC void FN(plan_of_sample)(grid_plan *p) { plan_sample(p, (ptrdiff_t)sizeof(real), FN(table_bytes)(), 0); }
 FUNC void FN(plan_of_x_gradient)(grid_plan *p) { plan_x_gradient(p, (ptrdiff_t)sizeof(real), FN(table_bytes)()); }
 FUNC void FN(plan_of_grid_gradient)(grid_plan *p) { plan_grid_gradient(p, (ptrdiff_t)sizeof(real), FN(table_bytes)()); }

@@ -10,7 +10,9 @@
  *   vdeal vzip          of two vectors laid end to end: those at even and those at odd places, and back
  *   inum                the integer scalar of ivec: int32_t for float, int64_t for double
  *   ivset ivload ivstore iveq ivlt ivsel    broadcast, unaligned access, equal and less (vmasks), a where the mask, else b
+ *   ivof                the lanes of a vec without their fractions, as integers; they must fit
  *   vgather             p[i] of an ivec i, lane by lane where the mask, else 0: other places are not read
+ *   vgather_pairs       p[i] and p[i + 1] of every lane, two floats in one access
  *
  * wvec is used with + - * / only, never with a fused multiply-add: a tail is then plain C on doubles and has the same
  * bits as the body.
@@ -36,7 +38,9 @@
 #define ivstore FN(ivstore)
 #define iveq FN(iveq)
 #define ivlt FN(ivlt)
+#define ivof FN(ivof)
 #define vgather FN(vgather)
+#define vgather_pairs FN(vgather_pairs)
 #define ivsel FN(ivsel)
 #define vdeal FN(vdeal)
 #define vzip FN(vzip)

@@ -92,6 +92,7 @@ INLINE double wtotal(const wsums *sum) { return whsum(IS_F64 ? sum->v[0] : sum->
 INLINE ivec ivset(inum n) { return (ivec){0} + n; }
 INLINE ivec ivload(const inum *p) { return (ivec) * (const uivec *)p; }
 INLINE void ivstore(inum *p, ivec a) { *(uivec *)p = (uivec)a; }
+INLINE ivec ivof(vec a) { return __builtin_convertvector(a, ivec); }
 INLINE ivec ivsel(vmask m, ivec a, ivec b) { return (ivec)vsel(m, (vec)a, (vec)b); }
 #if SIMD_AVX512 && IS_F64
 INLINE vmask iveq(ivec a, ivec b) { return _mm512_cmpeq_epi64_mask((__m512i)a, (__m512i)b); }
@@ -160,6 +161,22 @@ INLINE void vzip(vec even, vec odd, vec *a, vec *b)
 {
     *a = __builtin_shufflevector(even, odd, MERGED(0));
     *b = __builtin_shufflevector(even, odd, MERGED(LANES_HERE / 2));
+}
+INLINE void vgather_pairs(const real *p, ivec i, vec *first, vec *second)
+{
+#if SIMD_AVX512 && !IS_F64
+    __m512d a = _mm512_i32gather_pd(_mm512_castsi512_si256((__m512i)i), p, 4);
+    __m512d b = _mm512_i32gather_pd(_mm512_extracti32x8_epi32((__m512i)i, 1), p, 4);
+    vdeal((vec)a, (vec)b, first, second);
+#elif SIMD_AVX2 && !IS_F64
+    __m256d a = _mm256_i32gather_pd((const double *)p, _mm256_castsi256_si128((__m256i)i), 4);
+    __m256d b = _mm256_i32gather_pd((const double *)p, _mm256_extracti128_si256((__m256i)i, 1), 4);
+    vdeal((vec)a, (vec)b, first, second);
+#else
+    vmask all = veq(vzero(), vzero());
+    *first = vgather(p, i, all);
+    *second = vgather(p + 1, i, all);
+#endif
 }
 #undef PICK4
 #undef PICK8
