@@ -10,4 +10,4 @@ cdef class Block:
 
 cdef Block scratch(size_t nbytes)
 cdef cnp.ndarray empty_like(cnp.ndarray x)
-cdef cnp.ndarray empty_matrix(cnp.npy_intp m, cnp.npy_intp n, cnp.ndarray like)
+cdef cnp.ndarray empty_dims(int ndim, const cnp.npy_intp *dims, cnp.dtype dtype)

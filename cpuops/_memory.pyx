@@ -366,14 +366,16 @@ cdef cnp.ndarray empty_like(cnp.ndarray x):
     return array_over(block, x.dtype, cnp.PyArray_NDIM(x), cnp.PyArray_DIMS(x))
 
 
-cdef cnp.ndarray empty_matrix(cnp.npy_intp m, cnp.npy_intp n, cnp.ndarray like):
-    """An uninitialised matrix of a small size and of the dtype of `like`."""
-    cdef cnp.npy_intp dims[2]
-    dims[0], dims[1] = m, n
-    cdef Block block = take(<size_t> (m * n * cnp.PyArray_ITEMSIZE(like)))
+cdef cnp.ndarray empty_dims(int ndim, const cnp.npy_intp *dims, cnp.dtype dtype):
+    """An uninitialised array of few bytes."""
+    cdef size_t nbytes = dtype.itemsize
+    cdef int i
+    for i in range(ndim):
+        nbytes *= <size_t> dims[i]
+    cdef Block block = take(nbytes)
     if block is None:
-        raise no_memory((m, n), like.dtype)
-    return array_over(block, like.dtype, 2, dims)
+        raise no_memory(tuple([dims[i] for i in range(ndim)]), dtype)
+    return array_over(block, dtype, ndim, <cnp.npy_intp *> dims)
 
 
 def empty(tuple shape, dtype):

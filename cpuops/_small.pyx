@@ -8,7 +8,7 @@ with primitives of its own: `Backend._small_ns`) goes to the readable method, wh
 """
 cimport numpy as cnp
 
-from cpuops._memory cimport empty_like, empty_matrix
+from cpuops._memory cimport empty_dims, empty_like
 from cpuops._operand cimport are_alike, fits_like, is_ready, is_ready_strided
 
 from cpuops._kernels import KERNELS
@@ -97,7 +97,36 @@ def gradient_method(name, int index, double ns, operand):
     return method
 
 
-cdef tuple SOFTMAX = keys("softmax.softmax"), MATMUL = keys("matmul.matmul")
+cdef tuple SOFTMAX = keys("softmax.softmax"), MATMUL = keys("matmul.matmul"), REDUCE = keys("reduce.reduce"), NONE = ()
+
+
+def reduction(self, x, axis, int op, cnp.dtype dtype, bint mean, double ns):
+    """A reduction along the last axis, or of everything, where the call is small and plain, else None.
+
+    dtype: of the output, None for that of x; ns: nanoseconds a byte.
+    """
+    cdef Py_ssize_t n, m, size
+    cdef int kept
+    if not is_ready(x):
+        return None
+    kept, n = 0, cnp.PyArray_SIZE(<cnp.ndarray> x)
+    size = n
+    if axis is not None:
+        kept = cnp.PyArray_NDIM(<cnp.ndarray> x) - 1
+        if type(axis) is not int or kept < 0 or (axis != -1 and axis != kept):
+            return None
+        n = cnp.PyArray_DIM(<cnp.ndarray> x, kept)
+    if size == 0 or n == 1:
+        return None
+    kernel = kernel_of(self, REDUCE, x, cnp.PyArray_NBYTES(<cnp.ndarray> x) * ns)
+    if kernel is None:
+        return None
+    m = size // n
+    out = empty_dims(kept, cnp.PyArray_DIMS(<cnp.ndarray> x), (<cnp.ndarray> x).dtype if dtype is None else dtype)
+    # as ops.reduce.plan cuts it
+    kernel(0.0, op, x, out, None, <double> n if mean else 1.0,
+           (m, 1, n, 1, (m,), (n,), NONE, NONE) if m > 1 else (m, 1, n, 1, NONE, NONE, NONE, NONE), 1)
+    return out
 
 
 def softmax(self, x, axis, double ns, int logs):
@@ -122,6 +151,7 @@ def softmax(self, x, axis, double ns, int logs):
 def matmul(self, lhs, rhs, double ns):
     """A product of two matrices where the call is small and plain, else None; `ns`: nanoseconds a multiply-add."""
     cdef cnp.ndarray a, b
+    cdef cnp.npy_intp dims[2]
     cdef double terms
     if not (is_ready_strided(lhs) and is_ready_strided(rhs)):
         return None
@@ -134,6 +164,7 @@ def matmul(self, lhs, rhs, double ns):
     kernel = kernel_of(self, MATMUL, a, terms * ns)
     if kernel is None:
         return None
-    out = empty_matrix(cnp.PyArray_DIM(a, 0), cnp.PyArray_DIM(b, 1), a)
+    dims[0], dims[1] = cnp.PyArray_DIM(a, 0), cnp.PyArray_DIM(b, 1)
+    out = empty_dims(2, dims, a.dtype)
     kernel(0.0, a, b, None, out, 0, 1)
     return out

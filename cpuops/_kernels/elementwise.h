@@ -1,7 +1,7 @@
 /* elementwise.h: every elementwise formula with its derivative beside it, and the loops over them.
  *
  * UNARY_LIST   U(name, f(x), gradient from g and x)        p, q: the operation's options (see ops/activation.py)
- * BINARY_LIST  B(name, f(x, y), gradient to x, gradient to y)   x: lhs, y: rhs
+ * BINARY_LIST  B(name, f(x, y), gradient to x, gradient to y)   x: lhs, y: rhs; PAIR_LIST: those whose operands broadcast
  *
  * exp, tanh and sigmoid have their gradient in terms of the output (interface.md): there x is the output.
  * In a gradient a NaN x gives NaN whatever the formula makes of it (U_GRAD below).
@@ -11,6 +11,7 @@
 #define CPUOPS_ELEMENTWISE_H
 #include "simd.h"
 #include "vmath.h"
+#include "wide.h"
 
 #define UNARY_LIST(U)                                                                                                    \
     U(neg, vneg(x), vneg(g))                                                                                             \
@@ -47,13 +48,16 @@
       g / ((ONE + vabs(x)) * (ONE + vabs(x))))                                                                           \
     U(tanhshrink, FN(tanhshrink)(x), g * vtanh(x) * vtanh(x))
 
-#define BINARY_LIST(B)                                                                                                   \
+#define PAIR_LIST(B)                                                                                                     \
     B(add, x + y, g, g)                                                                                                  \
     B(sub, x - y, g, vneg(g))                                                                                            \
     B(mul, x * y, g * y, g * x)                                                                                          \
     B(div, x / y, g / y, vneg(g * x / y / y))                                                                            \
     B(maximum, vmax(x, y), FN(share)(g, vgt(x, y), vlt(x, y)), FN(share)(g, vlt(x, y), vgt(x, y)))                       \
-    B(minimum, vmin(x, y), FN(share)(g, vlt(x, y), vgt(x, y)), FN(share)(g, vgt(x, y), vlt(x, y)))                       \
+    B(minimum, vmin(x, y), FN(share)(g, vlt(x, y), vgt(x, y)), FN(share)(g, vgt(x, y), vlt(x, y)))
+
+#define BINARY_LIST(B)                                                                                                   \
+    PAIR_LIST(B)                                                                                                         \
     /* x: the half that passes, y: the half that gates */                                                               \
     B(glu, x * vsigmoid(y), g * vsigmoid(y), g * x * FN(sigmoid_slope)(y))                                                \
     /* y: the slope; the gradient to y is summed by the caller */                                                       \
@@ -69,6 +73,31 @@ static const char *const UNARY_NAMES[] __attribute__((unused)) = {UNARY_LIST(U_N
 #define B_NAME(name, f, dx, dy) #name,
 static const char *const BINARY_NAMES[] __attribute__((unused)) = {BINARY_LIST(B_NAME)};
 
+/* A pair of [m, n] and [n]: blocks of PAIR_TILE columns, and of rows where there are enough for their sums to be kept. */
+enum {
+    PAIR_TILE = 512,
+    PAIR_CELLS = 32768,      /* that are worth a part of their own */
+    PAIR_SUMS = 65536        /* most sums of parts that are kept */
+};
+typedef struct {
+    ptrdiff_t m, n;
+    ptrdiff_t tiles, parts, share;   /* tiles of columns; parts of `share` rows; a task is a tile of a part */
+} PairRows;
+
+FUNC PairRows pair_rows_cut(ptrdiff_t m, ptrdiff_t n)
+{
+    PairRows p = {m, n, (n + PAIR_TILE - 1) / PAIR_TILE, 1, m};
+    ptrdiff_t rows = PAIR_CELLS / n + 1;
+    if (2 * n <= PAIR_SUMS) {
+        p.share = m / (PAIR_SUMS / n) + 1;
+        p.share = ((p.share > rows ? p.share : rows) + 3) / 4 * 4;
+        p.parts = (m + p.share - 1) / p.share;
+    }
+    return p;
+}
+
 #define REAL_BODY "elementwise_real.h"
+#include "for_each_real.h"
+#define REAL_BODY "elementwise_rows_real.h"
 #include "for_each_real.h"
 #endif

@@ -8,6 +8,7 @@ from cython.parallel cimport prange
 
 from cpuops._kernels.blocks cimport block_count, block_end, block_start
 from cpuops._kernels.types cimport data, real
+from cpuops._memory cimport Block, scratch
 
 cdef extern from "elementwise.h" nogil:
     int UNARY_COUNT, BINARY_COUNT
@@ -25,6 +26,15 @@ cdef extern from "elementwise.h" nogil:
                              Py_ssize_t n) noexcept
     void binary_backward_f64(int op, const double *g, const double *x, const double *y, int ystep, double *dx, double *dy,
                              Py_ssize_t n) noexcept
+    ctypedef struct PairRows:
+        Py_ssize_t m, n, tiles, parts, share
+    PairRows pair_rows_cut(Py_ssize_t m, Py_ssize_t n) noexcept
+    void pair_rows_f32(int op, const PairRows *p, const float *g, const float *full, const float *row, int row_is_x,
+                       float *dfull, float *drow, double *sums, Py_ssize_t task) noexcept
+    void pair_rows_f64(int op, const PairRows *p, const double *g, const double *full, const double *row, int row_is_x,
+                       double *dfull, double *drow, double *sums, Py_ssize_t task) noexcept
+    void pair_rows_merge_f32(const PairRows *p, const double *sums, float *drow) noexcept
+    void pair_rows_merge_f64(const PairRows *p, const double *sums, double *drow) noexcept
 
 # place of each formula in elementwise.h's lists
 UNARY = {UNARY_NAMES[i].decode(): i for i in range(UNARY_COUNT)}
@@ -164,3 +174,42 @@ def binary_backward(real tag, int op, cnp.ndarray g, cnp.ndarray x, cnp.ndarray 
             for b in prange(blocks, schedule='dynamic', num_threads=num_threads):
                 pair_block(tag, op, gp, xp, yp, dxp, dyp, &rows, b)
     return blocks
+
+
+cdef inline void pair_rows(real tag, int op, const PairRows *p, const real *g, const real *full, const real *row, bint row_is_x,
+                           real *dfull, real *drow, double *sums, Py_ssize_t task) noexcept nogil:
+    if real is float:
+        pair_rows_f32(op, p, g, full, row, row_is_x, dfull, drow, sums, task)
+    else:
+        pair_rows_f64(op, p, g, full, row, row_is_x, dfull, drow, sums, task)
+
+
+def binary_backward_rows(real tag, int op, cnp.ndarray g, cnp.ndarray full, cnp.ndarray row, bint row_is_x, cnp.ndarray dfull,
+                         cnp.ndarray drow, Py_ssize_t m, Py_ssize_t n, int num_threads):
+    """Both gradients of a pair whose one operand is a row: IN g, full [m, n], row [n]; OUT dfull [m, n], drow [n], the sum over
+    the rows. m, n: at least 1; `row_is_x`: the row is the pair's first."""
+    cdef const real *gp = <const real *> data(g)
+    cdef const real *fp = <const real *> data(full)
+    cdef const real *rp = <const real *> data(row)
+    cdef real *dfp = <real *> data(dfull)
+    cdef real *drp = <real *> data(drow)
+    cdef PairRows p = pair_rows_cut(m, n)
+    cdef Py_ssize_t t, tasks = p.tiles * p.parts
+    cdef Block block
+    cdef double *sums = NULL
+    if p.parts > 1:
+        block = scratch(p.parts * n * sizeof(double))
+        sums = <double *> block.ptr
+    with nogil:
+        if num_threads <= 1:
+            for t in range(tasks):
+                pair_rows(tag, op, &p, gp, fp, rp, row_is_x, dfp, drp, sums, t)
+        else:
+            for t in prange(tasks, schedule='dynamic', num_threads=num_threads):
+                pair_rows(tag, op, &p, gp, fp, rp, row_is_x, dfp, drp, sums, t)
+        if p.parts > 1:
+            if real is float:
+                pair_rows_merge_f32(&p, sums, drp)
+            else:
+                pair_rows_merge_f64(&p, sums, drp)
+    return tasks

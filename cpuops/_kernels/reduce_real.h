@@ -12,9 +12,11 @@ INLINE double FN(sum_short)(const real *x, ptrdiff_t n)
         wvec a[8];
         for (int k = 0; k < 8; k++)
             a[k] = wset(-0.0);
-        for (; i + 8 * WLANES <= n; i += 8 * WLANES)
+        for (; i + 8 * WLANES <= n; i += 8 * WLANES) {
+            ask_ahead(x + i, 8 * WLANES * sizeof(real));
             for (int k = 0; k < 8; k++)
                 a[k] += wload(x + i + k * WLANES);
+        }
         for (; i + WLANES <= n; i += WLANES)
             a[0] += wload(x + i);
         s = whsum(((a[0] + a[1]) + (a[2] + a[3])) + ((a[4] + a[5]) + (a[6] + a[7])));
@@ -41,24 +43,31 @@ INLINE real FN(extreme_of)(const real *x, ptrdiff_t n, int min, int nan_stays)
     vmask nan = visnan(start);
     ptrdiff_t i = 0;
     for (; i + 4 * LANES <= n; i += 4 * LANES) {
+        ask_ahead(x + i, 4 * SIMD_BYTES);
         vec p = vload(x + i), q = vload(x + i + LANES), r = vload(x + i + 2 * LANES), s = vload(x + i + 3 * LANES);
         a = PICK(p, a);
         b = PICK(q, b);
         c = PICK(r, c);
         d = PICK(s, d);
         if (nan_stays)
-            nan = mor(nan, mor(mor(visnan(p), visnan(q)), mor(visnan(r), visnan(s))));
+            nan = mor(nan, mor(visnan2(p, q), visnan2(r, s)));
     }
     for (; i + LANES <= n; i += LANES) {
         vec p = vload(x + i);
         a = PICK(p, a);
-        if (nan_stays)
-            nan = mor(nan, visnan(p));
+        nan = mor(nan, visnan(p));
+    }
+    if (i < n && n >= LANES) {
+        /* the last ones, some of them once more */
+        vec p = vload(x + n - LANES);
+        b = PICK(p, b);
+        nan = mor(nan, visnan(p));
+        i = n;
     }
     real m = min ? (real)INFINITY : -(real)INFINITY;
     if (n >= LANES) {
         a = PICK(PICK(a, b), PICK(c, d));
-        m = min ? vhmin(a) : vhmax(a);
+        m = min ? vhmin_fast(a) : vhmax_fast(a);
     }
     for (; i < n; i++) {
         m = (min ? x[i] < m : x[i] > m) ? x[i] : m;
@@ -74,18 +83,59 @@ FUNC real FN(max_number_run)(const real *x, ptrdiff_t n) { return FN(extreme_of)
 INLINE real extreme_run(const real *x, ptrdiff_t n, int min) { return min ? FN(min_run)(x, n) : FN(max_run)(x, n); }
 
 /* index of the first cell that equals m, or that is NaN where m is; there is one */
-FUNC ptrdiff_t find_run(const real *x, ptrdiff_t n, real m)
+FUNC ptrdiff_t FN(find_run)(const real *x, ptrdiff_t n, real m)
 {
-    ptrdiff_t i = 0;
-    for (; i + LANES <= n; i += LANES) {
+    for (ptrdiff_t i = 0; i + LANES <= n; i += LANES) {
         vec v = vload(x + i);
-        if (many(m != m ? visnan(v) : veq(v, vset(m))))
-            break;
+        int found = mfirst(m != m ? visnan(v) : veq(v, vset(m)));
+        if (found < LANES)
+            return i + found;
     }
+    ptrdiff_t i = n / LANES * LANES;
     while (i < n - 1 && !(x[i] == m || (m != m && x[i] != x[i])))
         i++;
     return i;
 }
+
+/* The extreme of 0 < n <= REDUCE_RUN cells, as extreme_of, and its first index. Every GROUP cells leave an extreme of their
+ * lanes, among which the winner is looked for. */
+INLINE ptrdiff_t FN(place_of)(const real *x, ptrdiff_t n, int min, real *extreme)
+{
+#define PICK(a, b) (min ? vmin_fast(a, b) : vmax_fast(a, b))
+    enum { GROUP = 4 * LANES };
+    if (n >= GROUP) {
+        vec seen[REDUCE_RUN / GROUP], best = vset(min ? (real)INFINITY : -(real)INFINITY);
+        vmask nan = visnan(vzero());
+        ptrdiff_t last = n - GROUP, groups = 0;
+        for (ptrdiff_t i = 0; i < n; i += GROUP) {
+            /* the last group begins earlier, where it must */
+            const real *at = x + least(i, last);
+            ask_ahead(at, 4 * SIMD_BYTES);
+            vec a = vload(at), b = vload(at + LANES), c = vload(at + 2 * LANES), d = vload(at + 3 * LANES);
+            vec top = PICK(PICK(a, b), PICK(c, d));
+            best = PICK(best, top);
+            seen[groups++] = top;
+            nan = mor(nan, mor(visnan2(a, b), visnan2(c, d)));
+        }
+        if (!many(nan)) {
+            real m = min ? vhmin_fast(best) : vhmax_fast(best);
+            ptrdiff_t i = 0;
+            while (!many(veq(seen[i], vset(m))))
+                i++;
+            i = least(i * GROUP, last);
+            *extreme = m;
+            uint64_t found = 0;
+            for (int k = 3; k >= 0; k--)
+                found = found << LANES | mbits(veq(vload(x + i + k * LANES), vset(m)));
+            return i + __builtin_ctzll(found);
+        }
+    }
+    *extreme = extreme_run(x, n, min);
+    return FN(find_run)(x, n, *extreme);
+#undef PICK
+}
+FUNC ptrdiff_t FN(place_max)(const real *x, ptrdiff_t n, real *m) { return FN(place_of)(x, n, 0, m); }
+FUNC ptrdiff_t FN(place_min)(const real *x, ptrdiff_t n, real *m) { return FN(place_of)(x, n, 1, m); }
 
 /* the cells of a vector as doubles: added up in halves, added to the halves of a sum, and back */
 INLINE wvec FN(wide_sum)(vec e)
@@ -481,14 +531,14 @@ INLINE void FN(take_runs)(SeenTile *t, ptrdiff_t j, const Reduction *p, int op, 
             logsumexp_run(s, n, t->m + j, t->sum + j);
             break;
         default:
-            /* a run at a time, so that the winner is looked for where it is still in the cache */
+            /* a run at a time, so that its places fit the lanes */
             for (ptrdiff_t i = 0; i < n; i += REDUCE_RUN) {
                 ptrdiff_t k = least(n - i, REDUCE_RUN);
-                m = extreme_run(s + i, k, op == REDUCE_ARGMIN);
+                ptrdiff_t place = op == REDUCE_ARGMAX ? FN(place_max)(s + i, k, &m) : FN(place_min)(s + i, k, &m);
                 int wins = op == REDUCE_ARGMAX ? m > t->m[j] : m < t->m[j];
                 if (wins || (m != m && t->m[j] == t->m[j])) {
                     t->m[j] = m;
-                    t->index[j] = at + i + find_run(s + i, k, m);
+                    t->index[j] = at + i + place;
                 }
             }
         }
@@ -641,10 +691,18 @@ typedef struct {
 INLINE ptrdiff_t FN(share)(const Reduction *p, ptrdiff_t i, FN(Share) * s)
 {
     ptrdiff_t size = most(1, REDUCE_BLOCK / most(1, p->width)), blocks = cut(p->rows, size);
-    s->row = i % blocks * size;
+    s->row = 0;
+    s->segment = 0;
+    if (blocks > 1) {
+        s->row = i % blocks * size;
+        i /= blocks;
+    }
+    if (p->segments > 1) {
+        s->segment = i % p->segments;
+        i /= p->segments;
+    }
+    s->cell = i;
     s->rows = least(size, p->rows - s->row);
-    s->segment = i / blocks % p->segments;
-    s->cell = i / blocks / p->segments;
     return kept_at(p, s->cell) + reduced_at(p, s->segment) + s->row * p->width;
 }
 

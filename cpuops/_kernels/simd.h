@@ -10,13 +10,16 @@
  *   vfma(a,b,c)  a*b+c                   fused where the ISA has FMA, multiply and add at v2 (emulation costs 40x)
  *   vfms(a,b,c)  a*b-c    vfnma(a,b,c)  c-a*b
  *   vlt vle vgt vge veq vne visnan       comparisons to vmask (vne is true on NaN, the others false)
+ *   visnan2(a,b)                         NaN in either
  *   mand mor mnot  many mall             masks
  *   mfirst                               the lowest lane that is set, LANES where none is
+ *   mbits(m)                             lane i of a mask as bit i
  *   vsel(m,a,b)                          a where m, else b
  *   vabs vneg vcopysign vsqrt vfloor vround (half to even)
  *   vmax vmin                            IEEE 754-2019 maximum, minimum: NaN in either operand gives NaN
  *   vmax_fast vmin_fast                  the bare instruction: the second operand when either is NaN
  *   vhsum vhmax vhmin                    across lanes, in one fixed order (pairs: 0+half, then halves of halves)
+ *   vhmax_fast vhmin_fast                the same where no lane is NaN
  *   + - * / and unary minus              on vec directly
  *
  * Compile with -ffp-contract=off: only vfma fuses, so an element has the same bits in a body and in a tail.
@@ -90,12 +93,14 @@ typedef ivec_f64 vmask_f64;
 #define veq FN(veq)
 #define vne FN(vne)
 #define visnan FN(visnan)
+#define visnan2 FN(visnan2)
 #define mand FN(mand)
 #define mor FN(mor)
 #define mnot FN(mnot)
 #define many FN(many)
 #define mall FN(mall)
 #define mfirst FN(mfirst)
+#define mbits FN(mbits)
 #define vsel FN(vsel)
 #define vabs FN(vabs)
 #define vneg FN(vneg)
@@ -110,6 +115,8 @@ typedef ivec_f64 vmask_f64;
 #define vhsum FN(vhsum)
 #define vhmax FN(vhmax)
 #define vhmin FN(vhmin)
+#define vhmax_fast FN(vhmax_fast)
+#define vhmin_fast FN(vhmin_fast)
 #define PASTE_(a, b) a##_##b
 #define PASTE(a, b) PASTE_(a, b)
 #define FN(name) PASTE(name, REAL_SUFFIX)

@@ -93,12 +93,13 @@ INLINE vmask vge(vec a, vec b) { return CMP512(a, b, _CMP_GE_OQ); }
 INLINE vmask veq(vec a, vec b) { return CMP512(a, b, _CMP_EQ_OQ); }
 INLINE vmask vne(vec a, vec b) { return CMP512(a, b, _CMP_NEQ_UQ); }
 INLINE vmask visnan(vec a) { return CMP512(a, a, _CMP_UNORD_Q); }
+INLINE vmask visnan2(vec a, vec b) { return CMP512(a, b, _CMP_UNORD_Q); }
 INLINE vmask mand(vmask a, vmask b) { return (vmask)(a & b); }
 INLINE vmask mor(vmask a, vmask b) { return (vmask)(a | b); }
 INLINE vmask mnot(vmask a) { return (vmask)~a; }
 INLINE int many(vmask a) { return a != 0; }
 INLINE int mall(vmask a) { return a == (vmask)-1; }
-INLINE int mfirst(vmask a) { return __builtin_ctz((unsigned)a | 1u << LANES); }
+INLINE unsigned mbits(vmask a) { return a; }
 INLINE vec vsel(vmask m, vec a, vec b) { return (vec)BLEND512(m, b, a); }
 #undef CMP512
 #undef BLEND512
@@ -114,16 +115,26 @@ INLINE vmask mand(vmask a, vmask b) { return a & b; }
 INLINE vmask mor(vmask a, vmask b) { return a | b; }
 INLINE vmask mnot(vmask a) { return ~a; }
 #if SIMD_AVX2
+INLINE vmask visnan2(vec a, vec b) { return (vmask)X256(cmp)(a, b, _CMP_UNORD_Q); }
 INLINE int many(vmask a) { return X256(movemask)((vec)a) != 0; }
 INLINE int mall(vmask a) { return X256(movemask)((vec)a) == (1 << LANES) - 1; }
-INLINE int mfirst(vmask a) { return __builtin_ctz((unsigned)X256(movemask)((vec)a) | 1u << LANES); }
+INLINE unsigned mbits(vmask a) { return (unsigned)X256(movemask)((vec)a); }
 INLINE vec vsel(vmask m, vec a, vec b) { return (vec)X256(blendv)(b, a, (vec)m); }
 #elif SIMD_SSE4
+INLINE vmask visnan2(vec a, vec b) { return (vmask)X128(cmpunord)(a, b); }
 INLINE int many(vmask a) { return X128(movemask)((vec)a) != 0; }
 INLINE int mall(vmask a) { return X128(movemask)((vec)a) == (1 << LANES) - 1; }
-INLINE int mfirst(vmask a) { return __builtin_ctz((unsigned)X128(movemask)((vec)a) | 1u << LANES); }
+INLINE unsigned mbits(vmask a) { return (unsigned)X128(movemask)((vec)a); }
 INLINE vec vsel(vmask m, vec a, vec b) { return (vec)X128(blendv)(b, a, (vec)m); }
 #else
+INLINE vmask visnan2(vec a, vec b) { return visnan(a) | visnan(b); }
+INLINE unsigned mbits(vmask a)
+{
+    unsigned bits = 0;
+    for (int i = 0; i < LANES; i++)
+        bits |= (unsigned)(a[i] != 0) << i;
+    return bits;
+}
 INLINE int many(vmask a)
 {
     int r = 0;
@@ -138,16 +149,10 @@ INLINE int mall(vmask a)
         r &= a[i] != 0;
     return r;
 }
-INLINE int mfirst(vmask a)
-{
-    int i = 0;
-    while (i < LANES && !a[i])
-        i++;
-    return i;
-}
 INLINE vec vsel(vmask m, vec a, vec b) { return (vec)((m & (ivec)a) | (~m & (ivec)b)); }
 #endif
 #endif
+INLINE int mfirst(vmask a) { return __builtin_ctz(mbits(a) | 1u << LANES); }
 
 #if IS_F64
 #define SIGN_BIT ((ivec){0} + INT64_MIN)
@@ -228,6 +233,8 @@ INLINE vec vmin(vec a, vec b) { return vsel(visnan(a), a, vmin_fast(a, b)); }
 ACROSS(vhsum, a + b)
 ACROSS(vhmax, vsel(mor(vgt(a, b), visnan(a)), a, b))
 ACROSS(vhmin, vsel(mor(vlt(a, b), visnan(a)), a, b))
+ACROSS(vhmax_fast, vmax_fast(a, b))
+ACROSS(vhmin_fast, vmin_fast(a, b))
 #undef ACROSS
 #undef HALVES
 #undef MEET

@@ -4,7 +4,7 @@ import numpy as np
 
 from .. import _threads
 from .._memory import empty
-from ..ops.reduce import EXP_NS, INDEX, OPS, plan
+from ..ops.reduce import EXP_NS_A_BYTE, INDEX, OPS, plan
 
 DOUBLE = np.dtype(np.float64)
 
@@ -23,7 +23,7 @@ class ReduceKernelGradients:
         return out
 
     def _logsumexp_backward(self, g, x, axes, out):
-        m, sums, steps, cost = empty(g.shape, x.dtype), empty(g.shape, DOUBLE), plan(x.shape, axes), x.size * EXP_NS
+        m, sums, steps, cost = empty(g.shape, x.dtype), empty(g.shape, DOUBLE), plan(x.shape, axes), x.nbytes * EXP_NS_A_BYTE
         self._run("reduce.reduce", x.dtype, cost, OPS["logsumexp"], x, m, sums, 1.0, steps)
         self._run("reduce.logsumexp_backward", x.dtype, cost, g, x, m, sums, out, steps)
         return out

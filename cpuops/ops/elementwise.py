@@ -8,6 +8,7 @@ import numpy as np
 from .. import _alloc, _check, _small
 from .._kernels import constants
 from .._memory import empty
+from .._remembered import remembered
 from ..errors import ArgumentError, message, shown
 from ..results import PairGrads
 
@@ -84,13 +85,18 @@ def binary_method(name, summary, notes):
     return method
 
 
+NUMBERS = (int, float)
+
+
 def pair_operands(op, lhs, rhs, more=(), more_names=()):
     """`lhs` and `rhs` (one of them may be a Python number), and further operands, all of one dtype."""
-    scalars = [type(v) in (int, float) for v in (lhs, rhs)]
-    if any(scalars) and not all(scalars):
-        array = _check.floating(op, "rhs", rhs) if scalars[0] else _check.floating(op, "lhs", lhs)
-        number = _number_like(op, "lhs", lhs, array) if scalars[0] else _number_like(op, "rhs", rhs, array)
-        lhs, rhs = (number, array) if scalars[0] else (array, number)
+    first, second = type(lhs) in NUMBERS, type(rhs) in NUMBERS
+    if first and not second:
+        rhs = _check.floating(op, "rhs", rhs)
+        lhs = _number_like(op, "lhs", lhs, rhs)
+    elif second and not first:
+        lhs = _check.floating(op, "lhs", lhs)
+        rhs = _number_like(op, "rhs", rhs, lhs)
     return _check.required(op, ("lhs", "rhs", *more_names), (lhs, rhs, *more))
 
 
@@ -102,11 +108,13 @@ def _number_like(op, name, value, array):
         raise ArgumentError(message(op, name, shown(value), "a number that a float can hold")) from None
 
 
-def merged(shape, x_shape, y_shape):
-    """(dims, x steps, y steps) of a broadcast pair of C-contiguous arrays, in elements, adjacent axes merged.
+@remembered
+def broadcast(op, x_shape, y_shape):
+    """(shape, dims, x steps, y steps) of a broadcast pair of C-contiguous arrays: the steps in elements, adjacent axes merged.
 
     Along the last axis a step is 0 or 1.
     """
+    shape = _check.broadcast(op, ("lhs", "rhs"), (x_shape, y_shape))
     nd = len(shape)
     sides = []
     for own in (x_shape, y_shape):
@@ -129,7 +137,7 @@ def merged(shape, x_shape, y_shape):
             dims.append(n)
             xs.append(x)
             ys.append(y)
-    return tuple(dims), tuple(xs), tuple(ys)
+    return shape, tuple(dims), tuple(xs), tuple(ys)
 
 
 class Elementwise:
@@ -148,10 +156,9 @@ class Elementwise:
     def _pair(self, name, index, lhs, rhs, out):
         x, y = (lhs, rhs) if _check.ready_alike(lhs, rhs) else pair_operands(name, lhs, rhs)
         if x.shape == y.shape:
-            shape, walk = x.shape, ((x.size,), (1,), (1,))
+            shape, *walk = x.shape, (x.size,), (1,), (1,)
         else:
-            shape = _check.broadcast(name, ("lhs", "rhs"), (x.shape, y.shape))
-            walk = merged(shape, x.shape, y.shape)
+            shape, *walk = broadcast(name, x.shape, y.shape)
         out = empty(shape, x.dtype) if out is None else _alloc.output(name, out, shape, x.dtype, (lhs, rhs), (lhs, rhs))
         self._run("elementwise.binary", x.dtype, cost(name, out.size), index, x, 0, y, 0, out, *walk)
         return out
@@ -256,8 +263,7 @@ def pair_gradient(name, summary):
         if _check.ready_alike(lhs, rhs) and _check.ready_alike(lhs, output_grad):
             return self._pair_backward(name, index, output_grad, lhs, rhs)
         x, y, g = pair_operands(op, lhs, rhs, (output_grad,), ("output_grad",))
-        shape = _check.broadcast(op, ("lhs", "rhs"), (x.shape, y.shape))
-        _check.shape(op, "output_grad", g, shape, "the shape of the output")
+        _check.shape(op, "output_grad", g, broadcast(op, x.shape, y.shape)[0], "the shape of the output")
         return self._pair_backward(name, index, g, x, y)
 
     method.__name__ = op

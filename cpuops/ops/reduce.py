@@ -3,23 +3,23 @@
 Every call is one canonical form, :func:`plan`: the kernel's reduce.h says how it is walked.
 """
 
-import functools
 import math
 
 import numpy as np
 
-from .. import _alloc, _check, _threads
+from .. import _alloc, _check, _small, _threads
 from .._kernels import constants
+from .._remembered import remembered
 from ..errors import ArgumentError, message
 
 __all__ = ["OPS", "Reduce", "ReduceGradients", "count", "plan", "reduced_shape"]
 
 OPS = constants("reduce").OPS
 INDEX = np.dtype(np.int64)
-EXP_NS = 0.7  # an exponential and its share of a sum, on one thread
+EXP_NS_A_BYTE = 0.17  # an exponential and its share of a sum, on one thread
 
 
-@functools.lru_cache(maxsize=1024)
+@remembered
 def plan(shape, axes):
     """Return a reduction of `shape` over the sorted `axes` as the kernels take it.
 
@@ -60,15 +60,14 @@ def count(shape, axes):
 
 def options(op, shape, axis, keepdims):
     """The checked axes, the output's shape and the cells that go into one output."""
-    plain = axis is None or type(axis) is int or (type(axis) is tuple and all(type(a) is int for a in axis))
-    # the cache would take True for 1
-    return (_cached if plain and type(keepdims) is bool else _cached.__wrapped__)(op, shape, axis, keepdims)
+    every = tuple(range(len(shape)))
+    return _options(op, shape, every if axis is None else axis, int(_check.flag(op, "keepdims", keepdims)))
 
 
-@functools.lru_cache(maxsize=1024)
-def _cached(op, shape, axis, keepdims):
+@remembered
+def _options(op, shape, axis, keepdims):
     axes = _check.axes(op, axis, len(shape))
-    return axes, reduced_shape(shape, axes, _check.flag(op, "keepdims", keepdims)), count(shape, axes)
+    return axes, reduced_shape(shape, axes, keepdims), count(shape, axes)
 
 
 def _refuse_no_element(op, shape, axes, cells):
@@ -108,15 +107,19 @@ _DOC = """{summary}
 def _method(name, op, summary, notes, mean=False, needs_elements=False):
     index = OPS[op]
     indices = op == "argmax"
+    dtype = INDEX if indices else None
+    ns = EXP_NS_A_BYTE if op == "logsumexp" else _threads.work(bytes_=1)
 
     def method(self, x, *, axis=None, keepdims=False, out=None):
+        if out is None and keepdims is False and (small := _small.reduction(self, x, axis, index, dtype, mean, ns)) is not None:
+            return small
         xa = _check.floating(name, "x", x)
         axes, shape, cells = options(name, xa.shape, axis, keepdims)
         if needs_elements:
             _refuse_no_element(name, xa.shape, axes, cells)
-        out = _alloc.output(name, out, shape, INDEX if indices else xa.dtype, (x,))
+        out = _alloc.output(name, out, shape, dtype or xa.dtype, (x,))
         divisor = float(cells) if mean else 1.0
-        self._run("reduce.reduce", xa.dtype, _cost(op, xa), index, xa, out, None, divisor, plan(xa.shape, axes))
+        self._run("reduce.reduce", xa.dtype, xa.nbytes * ns, index, xa, out, None, divisor, plan(xa.shape, axes))
         return out
 
     method.__name__ = name
@@ -126,10 +129,6 @@ def _method(name, op, summary, notes, mean=False, needs_elements=False):
         raises="; or an output has no element" if needs_elements else "",
     )  # fmt: skip
     return method
-
-
-def _cost(op, x):
-    return x.size * EXP_NS if op == "logsumexp" else _threads.work(bytes_=x.nbytes)
 
 
 class Reduce:

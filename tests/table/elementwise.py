@@ -123,7 +123,7 @@ BROADCASTS = [
     ((33,), (3, 33)), ((3, 1, 17), (1, 5, 1)), ((2, 2, 1, 1, 3), (2, 1, 5, 4, 1)), ((0, 3), (3,)), ((1, 3), (0, 1)), ((0,), (1,)),
     ((7, 5), (7, 1)), ((1, 1, 1), (2,)), ((4, 9, 16), (9, 16)), ((1, 65), (3, 65)), ((65, 1), (65, 3)),
     ((2, 3, 1, 5), (1, 3, 4, 1)),
-    ((19, 1, 7), (1, 23, 1)), ((6, 1), (6, 300)),
+    ((19, 1, 7), (1, 23, 1)), ((6, 1), (6, 300)), ((5, 521), (521,)), ((2, 3, 67), (3, 67)),
 ]  # fmt: skip
 
 
@@ -156,6 +156,7 @@ def pair(name):
     def large(rng):
         yield Call({"lhs": normal(rng, 401, 1003), "rhs": second(name, normal(rng, 401, 1003))})
         yield Call({"lhs": normal(rng, 401, 1003), "rhs": second(name, normal(rng, 1003))})
+        yield Call({"lhs": normal(rng, 1003), "rhs": second(name, normal(rng, 401, 1003))})
         yield Call({"lhs": normal(rng, 301, 1), "rhs": second(name, normal(rng, 150, 1, 7))})
 
     gradient = Gradient(name + "_backward", "output_grad lhs rhs", ("lhs", "rhs"), "PairGrads", scale=pair_gradient_scale, work=2)
