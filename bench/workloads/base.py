@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -64,7 +65,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Workload:
+class Workload(ABC):
     """One named piece of work: `family`/`method`/`label` name it, the subclasses say what it is."""
 
     family: str
@@ -78,24 +79,25 @@ class Workload:
         return f"{self.method}/{self.label}" + ("-f64" if self.dtype == "float64" else "") + ("-out" if self.into else "")
 
     @property
+    @abstractmethod
     def needs(self) -> tuple[str, ...]:
         """Methods of a backend without which it cannot run."""
-        raise NotImplementedError
 
+    @abstractmethod
     def job(self, backend) -> Job:
         """Make the operands; results of a forward operation that a gradient takes come from `backend`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def call(self, job: Job, backend) -> Callable[[], Any]:
         """The work on a backend (or on the oracle), as a function without arguments."""
-        raise NotImplementedError
 
+    @abstractmethod
     def cost(self, job: Job, results: tuple) -> Cost:
-        raise NotImplementedError
+        """Its arithmetic and its least traffic."""
 
+    @abstractmethod
     def expected(self, job: Job) -> tuple[tuple, list, float]:
         """(results of the oracle, what an error of each is relative to, allowed relative error)."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)

@@ -71,22 +71,23 @@ cdef attention_plan plan_of(cnp.ndarray q, cnp.ndarray k, cnp.ndarray v, cnp.nda
     return p
 
 
-cdef int run(attention_plan *p, attention_cut cut, attention_stage stage, attention_work work, int num_threads) except -1:
-    """All stages of a call; `stage` tells whether there is one more."""
+cdef Py_ssize_t run(attention_plan *p, attention_cut cut, attention_stage stage, attention_work work, int num_threads) except -1:
+    """All stages of a call; `stage` tells whether there is one more. The units of the finest."""
     p.memory = NULL
     cut(p)
-    cdef Py_ssize_t _worker, workers
+    cdef Py_ssize_t _worker, workers, units = 0
     cdef Block memory = scratch(p.shared_bytes + p.slot_bytes * <size_t> (num_threads if num_threads > 1 else 1))
     p.memory = <char *> memory.ptr
     with nogil:
         while stage(p):
+            units = max(units, p.units)
             workers = num_threads if num_threads < p.units else p.units
             if workers <= 1:
                 attention_units(p, work, 0)
             else:
                 for _worker in prange(workers, schedule='static', chunksize=1, num_threads=num_threads):
                     attention_units(p, work, _worker)
-    return 0
+    return units
 
 
 def attention(real tag, cnp.ndarray q, cnp.ndarray k, cnp.ndarray v, cnp.ndarray mask, cnp.ndarray bias, cnp.ndarray out,
@@ -98,8 +99,8 @@ def attention(real tag, cnp.ndarray q, cnp.ndarray k, cnp.ndarray v, cnp.ndarray
     """
     cdef attention_plan p = plan_of(q, k, v, mask, bias, scale, softcap, causal)
     p.out, p.lse = at(out), at(lse)
-    run(&p, forward_cut_f32 if real is float else forward_cut_f64, forward_stage_f32 if real is float else forward_stage_f64,
-        forward_work_f32 if real is float else forward_work_f64, num_threads)
+    return run(&p, forward_cut_f32 if real is float else forward_cut_f64, forward_stage_f32 if real is float else forward_stage_f64,
+               forward_work_f32 if real is float else forward_work_f64, num_threads)
 
 
 def attention_backward(real tag, cnp.ndarray q, cnp.ndarray k, cnp.ndarray v, cnp.ndarray output, cnp.ndarray lse, cnp.ndarray g,
@@ -117,5 +118,5 @@ def attention_backward(real tag, cnp.ndarray q, cnp.ndarray k, cnp.ndarray v, cn
     if bias_grad is not None:
         for i in range(4):
             p.bias_shape[i] = bias_grad.shape[i]
-    run(&p, backward_cut_f32 if real is float else backward_cut_f64, backward_stage_f32 if real is float else backward_stage_f64,
-        backward_work_f32 if real is float else backward_work_f64, num_threads)
+    return run(&p, backward_cut_f32 if real is float else backward_cut_f64, backward_stage_f32 if real is float else backward_stage_f64,
+               backward_work_f32 if real is float else backward_work_f64, num_threads)

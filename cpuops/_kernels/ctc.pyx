@@ -75,6 +75,7 @@ def loss(real tag, cnp.ndarray log_probs, cnp.ndarray targets, cnp.ndarray frame
         else:
             for worker in prange(workers, schedule='static', chunksize=1, num_threads=num_threads):
                 loss_worker(tag, &p, worker)
+    return p.batch
 
 
 def loss_backward(real tag, cnp.ndarray log_probs, cnp.ndarray targets, cnp.ndarray frames, cnp.ndarray lengths, cnp.ndarray grad,
@@ -91,3 +92,4 @@ def loss_backward(real tag, cnp.ndarray log_probs, cnp.ndarray targets, cnp.ndar
         else:
             for worker in prange(workers, schedule='static', chunksize=1, num_threads=num_threads):
                 backward_worker(tag, &p, all_frames, worker)
+    return p.batch

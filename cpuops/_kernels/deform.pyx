@@ -94,15 +94,17 @@ def deform_conv2d(real tag, cnp.ndarray x, cnp.ndarray offset, cnp.ndarray weigh
     cdef Block starts = scratch((c.blocks + 1) * sizeof(Py_ssize_t))
     cdef Block memory = scratch(c.memory_bytes * num_threads), shared = scratch(c.shared_bytes)
     cdef char *mp = <char *> memory.ptr
-    cdef Py_ssize_t first = 0
+    cdef Py_ssize_t first = 0, tasks = 0
     c.starts, c.shared = <Py_ssize_t *> starts.ptr, shared.ptr
     with nogil:
         deform_find_blocks(&c, sizeof(real), c.starts)
         while first < c.blocks:
             next_pass(&c, first, c.per_pass, c.blocks)
             phase_of(tag, &c, DEFORM_PACK, c.last - first, mp, num_threads)
-            phase_of(tag, &c, DEFORM_FORWARD, deform_forward_tasks(&c), mp, num_threads)
+            tasks = deform_forward_tasks(&c)
+            phase_of(tag, &c, DEFORM_FORWARD, tasks, mp, num_threads)
             first = c.last
+    return tasks
 
 
 def deform_conv2d_backward(real tag, cnp.ndarray x, cnp.ndarray offset, cnp.ndarray weight, cnp.ndarray mask, cnp.ndarray grad,
@@ -142,3 +144,4 @@ def deform_conv2d_backward(real tag, cnp.ndarray x, cnp.ndarray offset, cnp.ndar
             phase_of(tag, &c, DEFORM_WEIGHT, c.pieces * (c.last - first), mp, num_threads)
             phase_of(tag, &c, DEFORM_SUM, c.last - first, mp, num_threads)
             first = c.last
+    return moved if together else moved * c.strips

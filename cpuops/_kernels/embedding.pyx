@@ -44,6 +44,7 @@ def embedding(real tag, cnp.ndarray table, cnp.ndarray indices, cnp.ndarray out,
         else:
             for b in prange(blocks, schedule='dynamic', num_threads=num_threads):
                 gather(t, rs, cs, index, o, b, rows, n, d)
+    return blocks
 
 
 cdef inline void scatter(const real *grad, const int64_t *index, real *out, Py_ssize_t task, Py_ssize_t across,
@@ -80,3 +81,4 @@ def embedding_backward(real tag, cnp.ndarray grad, cnp.ndarray indices, cnp.ndar
         else:
             for task in prange(tasks, schedule='dynamic', num_threads=num_threads):
                 scatter(g, index, o, task, across, rows, columns, n, v, d, accumulate)
+    return tasks

@@ -40,7 +40,7 @@ cdef grid_plan plan_of(tuple shape, cnp.ndarray grid, cnp.ndarray x, cnp.ndarray
     return p
 
 
-cdef int run(grid_plan *p, grid_work work, int num_threads) except -1:
+cdef Py_ssize_t run(grid_plan *p, grid_work work, int num_threads) except -1:
     cdef int slot, slots = num_threads if num_threads < p.units else <int> p.units
     cdef Block memory = scratch(p.bytes * (slots if slots > 1 else 1))
     cdef char *mp = <char *> memory.ptr
@@ -50,7 +50,7 @@ cdef int run(grid_plan *p, grid_work work, int num_threads) except -1:
         else:
             for slot in prange(slots, schedule='static', chunksize=1, num_threads=num_threads):
                 work_units(p, work, mp + slot * p.bytes)
-    return 0
+    return p.units
 
 
 def grid_sample(real tag, cnp.ndarray x, cnp.ndarray grid, cnp.ndarray out, tuple shape, tuple options, int num_threads):
@@ -58,10 +58,9 @@ def grid_sample(real tag, cnp.ndarray x, cnp.ndarray grid, cnp.ndarray out, tupl
     cdef grid_plan p = plan_of(shape, grid, x, None, out, options, num_threads)
     if real is float:
         plan_of_sample_f32(&p)
-        run(&p, sample_f32, num_threads)
-    else:
-        plan_of_sample_f64(&p)
-        run(&p, sample_f64, num_threads)
+        return run(&p, sample_f32, num_threads)
+    plan_of_sample_f64(&p)
+    return run(&p, sample_f64, num_threads)
 
 
 def x_gradient(real tag, cnp.ndarray grid, cnp.ndarray g, cnp.ndarray out, tuple shape, tuple options, int num_threads):
@@ -69,10 +68,9 @@ def x_gradient(real tag, cnp.ndarray grid, cnp.ndarray g, cnp.ndarray out, tuple
     cdef grid_plan p = plan_of(shape, grid, None, g, out, options, num_threads)
     if real is float:
         plan_of_x_gradient_f32(&p)
-        run(&p, x_gradient_f32, num_threads)
-    else:
-        plan_of_x_gradient_f64(&p)
-        run(&p, x_gradient_f64, num_threads)
+        return run(&p, x_gradient_f32, num_threads)
+    plan_of_x_gradient_f64(&p)
+    return run(&p, x_gradient_f64, num_threads)
 
 
 def grid_gradient(real tag, cnp.ndarray x, cnp.ndarray grid, cnp.ndarray g, cnp.ndarray out, tuple shape, tuple options,
@@ -81,7 +79,6 @@ def grid_gradient(real tag, cnp.ndarray x, cnp.ndarray grid, cnp.ndarray g, cnp.
     cdef grid_plan p = plan_of(shape, grid, x, g, out, options, num_threads)
     if real is float:
         plan_of_grid_gradient_f32(&p)
-        run(&p, grid_gradient_f32, num_threads)
-    else:
-        plan_of_grid_gradient_f64(&p)
-        run(&p, grid_gradient_f64, num_threads)
+        return run(&p, grid_gradient_f32, num_threads)
+    plan_of_grid_gradient_f64(&p)
+    return run(&p, grid_gradient_f64, num_threads)

@@ -77,3 +77,4 @@ def interpolate(real tag, cnp.ndarray x, cnp.ndarray out, Py_ssize_t planes, Py_
         else:
             for slot in prange(slots, schedule='static', chunksize=1, num_threads=num_threads):
                 work(tag, &p, mp + slot * p.bytes_worker)
+    return blocks

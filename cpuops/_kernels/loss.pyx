@@ -81,6 +81,7 @@ def cross_entropy(real tag, cnp.ndarray x, cnp.ndarray labels, cnp.ndarray out, 
                 total += sums[b]
                 count += counts[b]
             outp[0] = <real> (total if reduction == 1 else total / count)
+    return blocks
 
 
 cdef inline void loss_backward_block(const CrossEntropy *q, const real *g, Py_ssize_t g_step, double scale, const real *x,
@@ -111,6 +112,7 @@ def cross_entropy_backward(real tag, cnp.ndarray g, cnp.ndarray x, cnp.ndarray l
         else:
             for b in prange(blocks, schedule='dynamic', num_threads=num_threads):
                 loss_backward_block(&q, gp, g_step, scale, xp, lp, outp, b, size, n)
+    return blocks
 
 
 cdef inline void error_block(const real *x, const real *y, real *out, double *sums, Py_ssize_t b, Py_ssize_t n) noexcept nogil:
@@ -146,6 +148,7 @@ def mse_loss(real tag, cnp.ndarray x, cnp.ndarray y, cnp.ndarray out, Py_ssize_t
             for b in range(blocks):
                 total += sums[b]
             outp[0] = <real> (total if reduction == 1 else total / <double> n)
+    return blocks
 
 
 cdef inline void error_backward_block(const real *g, Py_ssize_t g_step, double scale, const real *x, const real *y, real *dx,
@@ -173,3 +176,4 @@ def mse_loss_backward(real tag, cnp.ndarray g, cnp.ndarray x, cnp.ndarray y, cnp
         else:
             for b in prange(blocks, schedule='dynamic', num_threads=num_threads):
                 error_backward_block(gp, g_step, scale, xp, yp, dxp, dyp, b, n)
+    return blocks

@@ -22,7 +22,7 @@
 #include "activate.h"
 
 enum { PRODUCT_DOT, PRODUCT_SHORT, PRODUCT_STREAM, PRODUCT_GEMM };
-#define PRODUCT_SHORT_K 64
+#define PRODUCT_SHORT_K 128
 #define PRODUCT_STREAM_ROWS 8
 #define PRODUCT_AXES 64 /* NumPy's most */
 
@@ -37,6 +37,12 @@ typedef struct {
     size_t scratch_bytes;
 } product_batch;
 
+#define REAL_BODY "matmul_product_real.h"
+#include "for_each_real.h"
+#define REAL_BODY "matmul_dot_real.h"
+#include "for_each_real.h"
+#define REAL_BODY "matmul_narrow_real.h"
+#include "for_each_real.h"
 #define REAL_BODY "matmul_real.h"
 #include "for_each_real.h"
 
@@ -202,6 +208,17 @@ static void matmul_activate(const matmul_job *w, ptrdiff_t lo, ptrdiff_t hi)
 }
 
 static int matmul_tiles(const matmul_job *w) { return (w->is_f64 ? w->p.f64.path : w->p.f32.path) == PRODUCT_GEMM; }
+
+/* equal tasks that the threads take, in the finest phase of an item, or over the items */
+static ptrdiff_t matmul_tasks(const matmul_job *w)
+{
+    const product_batch *t = &w->batch;
+    if (!t->phases || t->block)
+        return t->block ? (t->items + t->block - 1) / t->block : 0;
+    ptrdiff_t first = w->is_f64 ? product_tasks_f64(&w->p.f64, 0) : product_tasks_f32(&w->p.f32, 0);
+    ptrdiff_t second = w->is_f64 ? product_tasks_f64(&w->p.f64, 1) : product_tasks_f32(&w->p.f32, 1);
+    return second > first ? second : first;
+}
 
 static void matmul_serial(const matmul_job *w)
 {

@@ -56,22 +56,23 @@ cdef norm_plan plan_of(cnp.ndarray x, cnp.ndarray gamma, cnp.ndarray out, tuple 
     return p
 
 
-cdef int run(norm_plan *p, norm_cut cut, norm_stage stage, norm_work work, int num_threads) except -1:
-    """All stages of a call; `stage` tells whether there is one more."""
+cdef Py_ssize_t run(norm_plan *p, norm_cut cut, norm_stage stage, norm_work work, int num_threads) except -1:
+    """All stages of a call; `stage` tells whether there is one more. The units of the finest."""
     cut(p)
     cdef Block memory = scratch(p.bytes)
-    cdef Py_ssize_t _worker, workers
+    cdef Py_ssize_t _worker, workers, units = 0
     p.memory = <double *> memory.ptr
     with nogil:
         while stage(p):
             p.next = 0
+            units = max(units, p.units)
             workers = num_threads if num_threads < p.units else p.units
             if workers <= 1:
                 work_units(p, work)
             else:
                 for _worker in prange(workers, schedule='static', chunksize=1, num_threads=num_threads):
                     work_units(p, work)
-    return 0
+    return units
 
 
 def rows(real tag, cnp.ndarray x, cnp.ndarray residual, cnp.ndarray total, cnp.ndarray gamma, cnp.ndarray beta, cnp.ndarray out,
@@ -81,9 +82,9 @@ def rows(real tag, cnp.ndarray x, cnp.ndarray residual, cnp.ndarray total, cnp.n
     cdef norm_plan p = plan_of(x, gamma, out, shape, epsilon)
     p.beta, p.residual, p.total = at(beta), at(residual), at(total)
     p.centre = centre
-    run(&p, rows_forward_cut_f32 if real is float else rows_forward_cut_f64,
-        rows_forward_stage_f32 if real is float else rows_forward_stage_f64,
-        rows_forward_f32 if real is float else rows_forward_f64, num_threads)
+    return run(&p, rows_forward_cut_f32 if real is float else rows_forward_cut_f64,
+               rows_forward_stage_f32 if real is float else rows_forward_stage_f64,
+               rows_forward_f32 if real is float else rows_forward_f64, num_threads)
 
 
 def rows_backward(real tag, cnp.ndarray x, cnp.ndarray gamma, cnp.ndarray g, cnp.ndarray residual, cnp.ndarray out,
@@ -93,9 +94,9 @@ def rows_backward(real tag, cnp.ndarray x, cnp.ndarray gamma, cnp.ndarray g, cnp
     cdef norm_plan p = plan_of(x, gamma, out, shape, epsilon)
     p.g, p.residual, p.gamma_grad, p.beta_grad = at(g), at(residual), at(gamma_grad), at(beta_grad)
     p.centre = centre
-    run(&p, rows_backward_cut_f32 if real is float else rows_backward_cut_f64,
-        rows_backward_stage_f32 if real is float else rows_backward_stage_f64,
-        rows_backward_f32 if real is float else rows_backward_f64, num_threads)
+    return run(&p, rows_backward_cut_f32 if real is float else rows_backward_cut_f64,
+               rows_backward_stage_f32 if real is float else rows_backward_stage_f64,
+               rows_backward_f32 if real is float else rows_backward_f64, num_threads)
 
 
 def batch(real tag, cnp.ndarray x, cnp.ndarray gamma, cnp.ndarray beta, cnp.ndarray mean, cnp.ndarray variance, cnp.ndarray out,
@@ -104,9 +105,9 @@ def batch(real tag, cnp.ndarray x, cnp.ndarray gamma, cnp.ndarray beta, cnp.ndar
     cdef norm_plan p = plan_of(x, gamma, out, shape, epsilon)
     p.beta, p.mean, p.variance = at(beta), at(mean), at(variance)
     p.train = train
-    run(&p, batch_cut_f32 if real is float else batch_cut_f64,
-        batch_forward_stage_f32 if real is float else batch_forward_stage_f64,
-        batch_forward_f32 if real is float else batch_forward_f64, num_threads)
+    return run(&p, batch_cut_f32 if real is float else batch_cut_f64,
+               batch_forward_stage_f32 if real is float else batch_forward_stage_f64,
+               batch_forward_f32 if real is float else batch_forward_f64, num_threads)
 
 
 def batch_backward(real tag, cnp.ndarray x, cnp.ndarray gamma, cnp.ndarray mean, cnp.ndarray variance, cnp.ndarray g, cnp.ndarray out,
@@ -115,6 +116,6 @@ def batch_backward(real tag, cnp.ndarray x, cnp.ndarray gamma, cnp.ndarray mean,
     cdef norm_plan p = plan_of(x, gamma, out, shape, epsilon)
     p.g, p.mean, p.variance, p.gamma_grad, p.beta_grad = at(g), at(mean), at(variance), at(gamma_grad), at(beta_grad)
     p.train = train
-    run(&p, batch_cut_f32 if real is float else batch_cut_f64,
-        batch_backward_stage_f32 if real is float else batch_backward_stage_f64,
-        batch_backward_f32 if real is float else batch_backward_f64, num_threads)
+    return run(&p, batch_cut_f32 if real is float else batch_cut_f64,
+               batch_backward_stage_f32 if real is float else batch_backward_stage_f64,
+               batch_backward_f32 if real is float else batch_backward_f64, num_threads)

@@ -28,7 +28,8 @@ cdef void run_block(pad_work work, const pad_plan *p, Py_ssize_t b, Py_ssize_t c
     work(p, block_start(b, PAD_BLOCK), block_end(b, PAD_BLOCK, cells))
 
 
-cdef int run(pad_work work, cnp.ndarray source, cnp.ndarray to, tuple axes, Py_ssize_t inner, double value, int num_threads) except -1:
+cdef Py_ssize_t run(pad_work work, cnp.ndarray source, cnp.ndarray to, tuple axes, Py_ssize_t inner, double value,
+                    int num_threads) except -1:
     cdef Py_ssize_t n = len(axes), i, b, cells = cnp.PyArray_SIZE(to), blocks = block_count(cells, PAD_BLOCK)
     cdef Block memory = scratch(n * sizeof(pad_axis))
     cdef pad_axis *a = <pad_axis *> memory.ptr
@@ -43,14 +44,14 @@ cdef int run(pad_work work, cnp.ndarray source, cnp.ndarray to, tuple axes, Py_s
         else:
             for b in prange(blocks, schedule='dynamic', num_threads=num_threads):
                 run_block(work, &p, b, cells)
-    return 0
+    return blocks
 
 
 def pad(real tag, cnp.ndarray x, cnp.ndarray out, tuple axes, Py_ssize_t inner, double value, int num_threads):
     """OUT out = IN x amid its padding."""
-    run(pad_cells_f32 if real is float else pad_cells_f64, x, out, axes, inner, value, num_threads)
+    return run(pad_cells_f32 if real is float else pad_cells_f64, x, out, axes, inner, value, num_threads)
 
 
 def pad_backward(real tag, cnp.ndarray g, cnp.ndarray out, tuple axes, Py_ssize_t inner, int num_threads):
     """OUT out (like x) = the sum of IN g over the cells that show each of x's."""
-    run(pad_gather_f32 if real is float else pad_gather_f64, g, out, axes, inner, 0, num_threads)
+    return run(pad_gather_f32 if real is float else pad_gather_f64, g, out, axes, inner, 0, num_threads)

@@ -102,6 +102,16 @@ INLINE double log_one(double x) { return vlog_f64(vset_f64(x))[0]; }
 #define REAL_MAX_f32 FLT_MAX
 #define REAL_MAX_f64 DBL_MAX
 
+/* vectors along `width` columns, the last one perhaps partial */
+#define EACH(c, width) for (ptrdiff_t c = 0; c < (width); c += LANES)
+#define COUNT(c, width) least((width) - (c), LANES)
+
+#define REAL_BODY "reduce_runs_real.h"
+#include "for_each_real.h"
+#define REAL_BODY "reduce_tiles_real.h"
+#include "for_each_real.h"
 #define REAL_BODY "reduce_real.h"
+#include "for_each_real.h"
+#define REAL_BODY "reduce_gradients_real.h"
 #include "for_each_real.h"
 #endif

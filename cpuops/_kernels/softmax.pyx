@@ -48,8 +48,8 @@ cdef inline void one_part(const Softmax *q, const real *g, const real *x, real *
         softmax_part_f64(q, g, x, out, states, logs, t)
 
 
-cdef void run(const real *g, const real *x, real *out, Py_ssize_t outer, Py_ssize_t n, Py_ssize_t inner, int logs,
-              double scale, int num_threads):
+cdef Py_ssize_t run(const real *g, const real *x, real *out, Py_ssize_t outer, Py_ssize_t n, Py_ssize_t inner, int logs,
+                    double scale, int num_threads) except -1:
     """Either direction: g is NULL in the forward."""
     cdef Softmax q
     cdef Block block
@@ -78,16 +78,17 @@ cdef void run(const real *g, const real *x, real *out, Py_ssize_t outer, Py_ssiz
             else:
                 for t in prange(q.p.tasks, schedule='dynamic', num_threads=num_threads):
                     one_part(&q, g, x, out, states, logs, t)
+    return q.p.tasks
 
 
 def softmax(real tag, cnp.ndarray x, cnp.ndarray out, Py_ssize_t outer, Py_ssize_t n, Py_ssize_t inner, int logs,
             double scale, int num_threads):
     """OUT out = softmax (log-softmax with `logs`) of IN x[outer, n, inner] * scale over n."""
     cdef const real *none = NULL
-    run(none, <const real *> data(x), <real *> data(out), outer, n, inner, logs, scale, num_threads)
+    return run(none, <const real *> data(x), <real *> data(out), outer, n, inner, logs, scale, num_threads)
 
 
 def softmax_backward(real tag, cnp.ndarray g, cnp.ndarray output, cnp.ndarray out, Py_ssize_t outer, Py_ssize_t n,
                      Py_ssize_t inner, int logs, double scale, int num_threads):
     """OUT out = gradient of softmax (log-softmax) for IN g and the forward's result IN output, [outer, n, inner]."""
-    run(<const real *> data(g), <const real *> data(output), <real *> data(out), outer, n, inner, logs, scale, num_threads)
+    return run(<const real *> data(g), <const real *> data(output), <real *> data(out), outer, n, inner, logs, scale, num_threads)

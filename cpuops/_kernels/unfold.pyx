@@ -37,7 +37,7 @@ cdef inline void task(const unfold_plan *p, const real *given, real *out, bint f
             unfold_block_f64(p, given, out, b)
 
 
-cdef void run(const unfold_plan *p, const real *given, real *out, bint fold, int num_threads) noexcept nogil:
+cdef Py_ssize_t run(const unfold_plan *p, const real *given, real *out, bint fold, int num_threads) noexcept nogil:
     cdef Py_ssize_t units = fold_units(p) if fold else unfold_units(p), count = fold_at_once(p) if fold else unfold_at_once(p)
     cdef Py_ssize_t b, blocks = (units + count - 1) // count
     if num_threads <= 1 or blocks <= 1:
@@ -46,6 +46,7 @@ cdef void run(const unfold_plan *p, const real *given, real *out, bint fold, int
     else:
         for b in prange(blocks, schedule='dynamic', num_threads=num_threads):
             task(p, given, out, fold, b)
+    return blocks
 
 
 def unfold(real tag, cnp.ndarray x, cnp.ndarray out, Py_ssize_t planes, tuple geometry, int num_threads):
@@ -53,9 +54,11 @@ def unfold(real tag, cnp.ndarray x, cnp.ndarray out, Py_ssize_t planes, tuple ge
     cdef unfold_plan p = plan_of(planes, geometry)
     cdef const real *xp = <const real *> data(x)
     cdef real *outp = <real *> data(out)
+    cdef Py_ssize_t blocks = 0
     if out.size:
         with nogil:
-            run(&p, xp, outp, False, num_threads)
+            blocks = run(&p, xp, outp, False, num_threads)
+    return blocks
 
 
 def fold(real tag, cnp.ndarray x, cnp.ndarray out, Py_ssize_t planes, tuple geometry, int num_threads):
@@ -63,6 +66,8 @@ def fold(real tag, cnp.ndarray x, cnp.ndarray out, Py_ssize_t planes, tuple geom
     cdef unfold_plan p = plan_of(planes, geometry)
     cdef const real *xp = <const real *> data(x)
     cdef real *outp = <real *> data(out)
+    cdef Py_ssize_t blocks = 0
     if out.size:
         with nogil:
-            run(&p, xp, outp, True, num_threads)
+            blocks = run(&p, xp, outp, True, num_threads)
+    return blocks

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,7 +21,7 @@ from ._recurrence import gru_sequence, lstm_sequence
 __all__ = ["GRU", "LSTM"]
 
 
-class _Recurrent(Module):
+class _Recurrent(Module, ABC):
     """Layers of a recurrent network over [L, B, C], or [B, L, C] with `batch_first`."""
 
     gates: ClassVar[int]
@@ -104,9 +105,9 @@ class _Recurrent(Module):
                 x = self.dropout(x)
         return F.transpose(x, (1, 0, 2)) if self.batch_first else x, last
 
+    @abstractmethod
     def _run(self, x: Var, state: Any, w_ih: Var, w_hh: Var, b_ih: Var, b_hh: Var) -> tuple[Var, Any]:
         """(outputs [L, B, d_hidden], last state) of one layer in one direction."""
-        raise NotImplementedError
 
 
 PARAMETERS = """
