@@ -59,8 +59,9 @@ def grid_sample(real tag, cnp.ndarray x, cnp.ndarray grid, cnp.ndarray out, tupl
     if real is float:
         plan_of_sample_f32(&p)
         return run(&p, sample_f32, num_threads)
-    plan_of_sample_f64(&p)
-    return run(&p, sample_f64, num_threads)
+    else:
+        plan_of_sample_f64(&p)
+        return run(&p, sample_f64, num_threads)
 
 
 def x_gradient(real tag, cnp.ndarray grid, cnp.ndarray g, cnp.ndarray out, tuple shape, tuple options, int num_threads):
@@ -69,8 +70,9 @@ def x_gradient(real tag, cnp.ndarray grid, cnp.ndarray g, cnp.ndarray out, tuple
     if real is float:
         plan_of_x_gradient_f32(&p)
         return run(&p, x_gradient_f32, num_threads)
-    plan_of_x_gradient_f64(&p)
-    return run(&p, x_gradient_f64, num_threads)
+    else:
+        plan_of_x_gradient_f64(&p)
+        return run(&p, x_gradient_f64, num_threads)
 
 
 def grid_gradient(real tag, cnp.ndarray x, cnp.ndarray grid, cnp.ndarray g, cnp.ndarray out, tuple shape, tuple options,
@@ -80,5 +82,6 @@ def grid_gradient(real tag, cnp.ndarray x, cnp.ndarray grid, cnp.ndarray g, cnp.
     if real is float:
         plan_of_grid_gradient_f32(&p)
         return run(&p, grid_gradient_f32, num_threads)
-    plan_of_grid_gradient_f64(&p)
-    return run(&p, grid_gradient_f64, num_threads)
+    else:
+        plan_of_grid_gradient_f64(&p)
+        return run(&p, grid_gradient_f64, num_threads)

@@ -4,7 +4,7 @@
  * as the product of the transposed matrices:
  *
  *   dot      a matrix times one vector. Sums in an order of their own (see DOT_K)
- *   short    K <= 64: tiles straight from A; small products, outer products
+ *   short    K <= PRODUCT_SHORT_K: tiles straight from A; small products, outer products
  *   stream   M or N <= 8: the large operand is read once, in the order in which it lies
  *   gemm     all else
  *
