@@ -75,7 +75,7 @@ INLINE int conv_weight_path(const conv_job *j, ptrdiff_t size)
     const ptrdiff_t terms = conv_terms(j), bytes = j->outputs * terms * size;
     if (conv_is_depthwise(j))
         return CONV_DEPTHWISE;
-    if (conv_planes_fit(j, size))
+    if (conv_planes_sums(j, size))
         return CONV_PLANES;
     if (bytes > CONV_OUTER_BYTES || terms * SIMD_BYTES > CONV_SCRATCH_BYTES || !conv_band_fits(j, size, CONV_SCRATCH_BYTES))
         return CONV_PRODUCT;

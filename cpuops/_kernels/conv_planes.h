@@ -54,6 +54,11 @@ INLINE int conv_planes_fit(const conv_job *j, ptrdiff_t size)
     return 0;
 #endif
 }
+/* and for the gradient to the weights: the sums of 25 taps want 32 registers */
+INLINE int conv_planes_sums(const conv_job *j, ptrdiff_t size)
+{
+    return conv_planes_fit(j, size) && (SIMD_BYTES == 64 || j->kernel[2] == 3);
+}
 /* and for the gradient to x of stride 2: the axes' offsets are both even or both odd */
 INLINE int conv_planes_spread(const conv_job *f, ptrdiff_t size)
 {

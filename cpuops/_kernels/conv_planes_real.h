@@ -350,45 +350,38 @@ FUNC void FN(conv_planes_spread_worker)(conv_planes *d, ptrdiff_t i)
 
 /* ---- weights ---- */
 
-#if SIMD_AVX512
-#define CONV_PLANE_TAP_ROWS(k) (k) /* rows of taps whose sums are in registers */
-#else
-#define CONV_PLANE_TAP_ROWS(k) ((k) == 5 ? 2 : 3)
-#endif
 #define CONV_PLANE_GRADS CONV_PLANES_ROWS /* rows of gradients of a pass */
 
-/* s[tap] += a vector of gradients times the cells that the tap reads, for the rows of taps from u0 on */
-INLINE void FN(conv_plane_products)(const int k, const int step, const int u0, const int edge, const real *const *grad,
-                                    const real *const *row, ptrdiff_t x, ptrdiff_t n, ptrdiff_t c, const FN(conv_span) * m, vec *s)
+/* s[tap] += vectors of CONV_PLANE_GRADS rows of gradients times the cells that the tap reads */
+INLINE void FN(conv_plane_products)(const int k, const int step, const int edge, const real *const *grad, const real *const *row,
+                                    ptrdiff_t x, ptrdiff_t n, ptrdiff_t c, const FN(conv_span) * m, vec *s)
 {
-    const int u1 = u0 + CONV_PLANE_TAP_ROWS(k) < k ? u0 + CONV_PLANE_TAP_ROWS(k) : k;
     vec g[CONV_PLANE_GRADS], t[CONV_PLANES_REACH];
 #pragma GCC unroll 7
     for (int o = 0; o < CONV_PLANE_GRADS; o++)
         g[o] = edge ? vload_n(grad[o] + x, n) : vload(grad[o] + x);
 #pragma GCC unroll 17
-    for (int r = u0; r < (CONV_PLANE_GRADS - 1) * step + u1; r++) {
+    for (int r = 0; r < (CONV_PLANE_GRADS - 1) * step + k; r++) {
         FN(conv_plane_cells)(k, step, edge, row[r] + c, m, t);
 #pragma GCC unroll 7
         for (int o = 0; o < CONV_PLANE_GRADS; o++)
-            if (r >= o * step + u0 && r < o * step + u1)
+            if (r >= o * step && r < o * step + k)
 #pragma GCC unroll 5
                 for (int v = 0; v < k; v++)
-                    s[(r - o * step - u0) * k + v] = vfma(g[o], t[v], s[(r - o * step - u0) * k + v]);
+                    s[(r - o * step) * k + v] = vfma(g[o], t[v], s[(r - o * step) * k + v]);
     }
 }
 
-/* sum[tap] += the products of rows y0..y1-1 of `images` planes, for the rows of taps from u0 on */
-INLINE void FN(conv_plane_sums)(const int k, const int step, const int u0, const conv_planes *d, const real *grad, const real *in,
+/* sum[tap] += the products of rows y0..y1-1 of `images` planes */
+INLINE void FN(conv_plane_sums)(const int k, const int step, const conv_planes *d, const real *grad, const real *in,
                                 ptrdiff_t images, ptrdiff_t y0, ptrdiff_t y1, double *sum)
 {
     const conv_job *j = d->call.job;
-    const int taps = (u0 + CONV_PLANE_TAP_ROWS(k) < k ? CONV_PLANE_TAP_ROWS(k) : k - u0) * k;
     const real *zeros = (const real *)d->zeros, *row[(CONV_PLANE_GRADS - 1) * 2 + CONV_PLANES_REACH], *from[CONV_PLANE_GRADS];
     const ptrdiff_t count = j->out[2], width = j->in[2];
     vec s[CONV_PLANE_KERNEL];
 #pragma GCC unroll 25
-    for (int i = 0; i < taps; i++)
+    for (int i = 0; i < k * k; i++)
         s[i] = vzero();
     for (; images > 0; images--, grad += j->out_batch, in += j->in_batch)
         for (ptrdiff_t y = y0; y < y1; y += CONV_PLANE_GRADS) {
@@ -397,31 +390,32 @@ INLINE void FN(conv_plane_sums)(const int k, const int step, const int u0, const
             const FN(conv_span) *m = (const FN(conv_span) *)d->spans;
             for (ptrdiff_t x = 0, c = j->off[2]; x < count; x += LANES, c += step * LANES, m += CONV_PLANES_REACH + 1)
                 if (x + LANES <= count && FN(conv_plane_inside)(k, step, c, width))
-                    FN(conv_plane_products)(k, step, u0, 0, from, row, x, LANES, c, m, s);
+                    FN(conv_plane_products)(k, step, 0, from, row, x, LANES, c, m, s);
                 else
-                    FN(conv_plane_products)(k, step, u0, 1, from, row, x, conv_min(LANES, count - x), c, m, s);
+                    FN(conv_plane_products)(k, step, 1, from, row, x, conv_min(LANES, count - x), c, m, s);
         }
 #pragma GCC unroll 25
-    for (int i = 0; i < taps; i++)
-        sum[u0 * k + i] += (double)vhsum(s[i]);
+    for (int i = 0; i < k * k; i++)
+        sum[i] += (double)vhsum(s[i]);
 }
 #define CONV_PLANE_SUMS_ARGS \
     const conv_planes *d, const real *grad, const real *in, ptrdiff_t images, ptrdiff_t y0, ptrdiff_t y1, double *sum
-#define X(k, step)                                                                                                   \
-    FUNC void FN(conv_plane_sums_##k##_##step)(CONV_PLANE_SUMS_ARGS)                                                       \
-    {                                                                                                                \
-        FN(conv_plane_sums)(k, step, 0, d, grad, in, images, y0, y1, sum);                                           \
-        if (k > CONV_PLANE_TAP_ROWS(k))                                                                              \
-            FN(conv_plane_sums)(k, step, CONV_PLANE_TAP_ROWS(k), d, grad, in, images, y0, y1, sum);                  \
-        if (k > 2 * CONV_PLANE_TAP_ROWS(k))                                                                          \
-            FN(conv_plane_sums)(k, step, 2 * CONV_PLANE_TAP_ROWS(k), d, grad, in, images, y0, y1, sum);              \
+#define X(k, step)                                                                                          \
+    FUNC void FN(conv_plane_sums_##k##_##step)(CONV_PLANE_SUMS_ARGS)                                        \
+    {                                                                                                       \
+        FN(conv_plane_sums)(k, step, d, grad, in, images, y0, y1, sum);                                     \
     }
-CONV_PLANE_EACH(X)
+#if SIMD_AVX512
+#define CONV_PLANE_SUMS_EACH CONV_PLANE_EACH
+#else
+#define CONV_PLANE_SUMS_EACH(X) X(3, 1) X(3, 2)
+#endif
+CONV_PLANE_SUMS_EACH(X)
 #undef X
 typedef void (*FN(conv_plane_sums_function))(CONV_PLANE_SUMS_ARGS);
 #define X(k, step) [(k == 5) * 2 + step - 1] = FN(conv_plane_sums_##k##_##step),
 /* [conv_plane_kind] */
-static const FN(conv_plane_sums_function) FN(conv_plane_sums_of)[4] __attribute__((unused)) = {CONV_PLANE_EACH(X)};
+static const FN(conv_plane_sums_function) FN(conv_plane_sums_of)[4] __attribute__((unused)) = {CONV_PLANE_SUMS_EACH(X)};
 #undef X
 
 /* one piece of the sums of one group: some of its items, in order */
@@ -471,7 +465,6 @@ FUNC void FN(conv_planes_sum)(conv_planes *d, ptrdiff_t i)
         d->poisoned = 1;
 }
 
-#undef CONV_PLANE_TAP_ROWS
 #else /* never called */
 INLINE void FN(conv_planes_prepare)(conv_planes *d, int spread, int weights) { (void)d, (void)spread, (void)weights; }
 INLINE void FN(conv_planes_worker)(conv_planes *d, ptrdiff_t i) { (void)d, (void)i; }
