@@ -133,6 +133,7 @@ typedef uint64_t vm_bits_f64 __attribute__((vector_size(SIMD_BYTES)));
 #define vm_gelu_slope_tail FN(vm_gelu_slope_tail)
 #define vm_normal_pieces FN(vm_normal_pieces)
 #define vm_piecewise FN(vm_piecewise)
+#define vm_pieces FN(vm_pieces)
 
 #define REAL_BODY "vmath_real.h"
 #include "for_each_real.h"

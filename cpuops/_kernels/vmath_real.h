@@ -28,10 +28,10 @@
 #define GELU_TANH_LOW -12.0f
 #define NORMAL_LOW -15.0f
 #define NORMPDF_LOW -2.84130571e-08f
-#define HALF_LOG2E_LOW -9.62981495e-09f /* -LOG2E/2 less its float */
 #define GELU_TANH_A_LOW -4.53406804e-08f
 #define GELU_TANH_B_LOW 2.3988324e-09f
 #endif
+#define IN_PIECES (SIMD_AVX512 && !IS_F64) /* by vmath_pieces_real.h */
 #define C(x) vset((real)(x))
 #define LOG2E 1.44269504088896340736
 #define LN2_HIGH 0.693145751953125 /* 16 bits: n * LN2_HIGH is exact */
@@ -154,22 +154,7 @@ INLINE vec vexpm1(vec x)
     return vcopysign(vsel(veq(n, C(0)), r + tail, y + y), x);
 }
 
-#if SIMD_AVX512 && !IS_F64
-/* A function of t in [0, 15) by 16 polynomials of degree 6 in t - c: the ranges of t are a quarter long up to 1, then a
- * half to 3, one to 7, two to 15, which are the leading bits of t + 1, counted from those of 2. Its value is p u + c0 */
-INLINE vec vm_piecewise(vec t, const float table[8][16], vec *c0, vec *u)
-{
-    const __m512i piece = _mm512_srli_epi32(_mm512_castps_si512((__m512)(t + C(1))), MANTISSA - 2);
-#define ROW(k) (vec)_mm512_permutexvar_ps(piece, _mm512_load_ps(table[k]))
-    *u = t - ROW(0);
-    *c0 = ROW(1);
-    return vfma(vfma(vfma(vfma(vfma(ROW(7), *u, ROW(6)), *u, ROW(5)), *u, ROW(4)), *u, ROW(3)), *u, ROW(2));
-#undef ROW
-}
-#define PIECEWISE_END 14.99f
-#define NORMAL_END 6.8f
-#endif
-
+#if !IN_PIECES
 INLINE vec vtanh(vec x)
 {
 #if IS_F64
@@ -179,9 +164,6 @@ INLINE vec vtanh(vec x)
     vec d = C(2) + m, d_lo = (m - (d - C(2))) + m_lo;
     vec q = m / d;
     return vcopysign(q + vfnma(q, d_lo, m_lo) * vfnma(C(0.5), q, C(0.5)), x);
-#elif SIMD_AVX512
-    vec c0, u, p = vm_piecewise(vmin_fast(C(PIECEWISE_END), vabs(x)), PIECES_TANH, &c0, &u);
-    return vcopysign(vfma(p, u, c0), x);
 #else
     vec t = vabs(x), z = x * x;
     vec near = vfma(t * z, POLYNOMIAL(z, -0.333332837f, 0.133314833f, -0.0537428558f, 0.0206486322f, -0.00571501255f), t);
@@ -190,6 +172,7 @@ INLINE vec vtanh(vec x)
     return vcopysign(vsel(vlt(t, C(0.625)), near, far), x);
 #endif
 }
+#endif
 
 /* num / (1 + exp(y + y_lo)), with y within EXP_LOW ... -2 EXP_LOW */
 INLINE vec vm_logistic(vec y, const vec *y_lo, vec num)
@@ -230,39 +213,7 @@ INLINE vec vm_silu(vec x)
     return vsel(veq(low + low, low), low, y); /* infinity, and the sign of zero */
 }
 
-#if SIMD_AVX512 && !IS_F64
-#define SIGMOID_END 17.5f /* 1 less what is left here is 1 */
-/* sigmoid(-t), 0 <= t <= SIGMOID_END, by 32 polynomials in t - c */
-INLINE vec vm_sigmoid_pieces(vec t)
-{
-    const __m512i piece = _mm512_castps_si512((__m512)vfma(t, C(31 / SIGMOID_END), C(MAGIC)));
-#define ROW(k) (vec)_mm512_permutex2var_ps(_mm512_load_ps(PIECES_SIGMOID[k]), piece, _mm512_load_ps(PIECES_SIGMOID[k] + 16))
-    const vec u = t - ROW(0);
-    vec p = vfma(vfma(vfma(vfma(vfma(ROW(7), u, ROW(6)), u, ROW(5)), u, ROW(4)), u, ROW(3)), u, ROW(2));
-    return vfma(p, u, ROW(1));
-#undef ROW
-}
-
-INLINE vec vsigmoid(vec x)
-{
-    vec p = vm_sigmoid_pieces(vmin_fast(C(SIGMOID_END), vabs(x)));
-    vec y = vsel(vlt(x, C(0)), p, C(1) - p);
-    const vmask tail = vlt(x, C(-SIGMOID_END));
-    if (__builtin_expect(many(tail), 0))
-        y = vsel(tail, vm_sigmoid(x), y);
-    return y;
-}
-
-INLINE vec vsilu(vec x)
-{
-    vec t = vmin_fast(C(SIGMOID_END), vabs(x));
-    vec y = vfnma(t, vm_sigmoid_pieces(t), vmax_fast(C(0), x)); /* t sigmoid(-t) off x or 0, whose sign stays */
-    const vmask tail = vlt(x, C(-SIGMOID_END));
-    if (__builtin_expect(many(tail), 0))
-        y = vsel(tail, vm_silu(x), y);
-    return y;
-}
-#else
+#if !IN_PIECES
 INLINE vec vsigmoid(vec x) { return vm_sigmoid(x); }
 INLINE vec vsilu(vec x) { return vm_silu(x); }
 #endif
@@ -437,69 +388,7 @@ INLINE vec verf(vec x)
 }
 
 #else
-#if SIMD_AVX512
-/* Phi(-t) = (R + r_lo)(1 + e) 2^n for 0 <= t < PIECEWISE_END, where it underflows; returns e */
-INLINE vec vm_normal_tail(vec t, vec *r, vec *r_lo, vec *n)
-{
-    vec c0, u, p = vm_piecewise(t, PIECES_MILLS, &c0, &u);
-    *r = vfma(p, u, c0);
-    *r_lo = vfma(p, u, c0 - *r);
-    /* 2^f - 1, |f| <= 1/2 */
-    vec s = t * t, s_lo = vfms(t, t, s), k = vfma(s, C(-0.5 * LOG2E), C(MAGIC)) - C(MAGIC);
-    vec f = vfma(s, C(-0.5 * LOG2E), -k) + vfma(s_lo, C(-0.5 * LOG2E), s * C(HALF_LOG2E_LOW));
-    *n = k;
-    return f * POLYNOMIAL(f, 0.693147182f, 0.240226492f, 0.0555036739f, 0.00961830746f, 0.00133873895f,
-                          0.000153836547f);
-}
-
-/* Where the exponential is too steep for pieces, beyond NORMAL_END: x Phi(x), and its derivative, for x < 0 */
-INLINE vec vm_gelu_tail(vec x)
-{
-    vec low = vmax_fast(C(-PIECEWISE_END), x), r, r_lo, n, e = vm_normal_tail(-low, &r, &r_lo, &n);
-    vec y = low * r; /* x inside, for a subnormal result to be rounded once */
-    return vm_scale(y + vfma(y, e, vfma(low, r_lo, vfms(low, r, y))), n);
-}
-
-INLINE vec vm_gelu_slope_tail(vec x)
-{
-    vec low = vmax_fast(C(-PIECEWISE_END), x), r, r_lo, n, e = vm_normal_tail(-low, &r, &r_lo, &n);
-    vec q = vfma(C(0.39894228040143267794), low, r);
-    return vm_scale(vfma(q, e, q), n);
-}
-
-/* a function of t in [0, NORMAL_END] by 32 polynomials of degree 6 in t - c, piece 1.2 t + t*t/2 */
-INLINE vec vm_normal_pieces(vec t, const float table[8][32])
-{
-    const __m512i piece = _mm512_castps_si512((__m512)vfma(t, vfma(t, C(0.5), C(1.2)), C(MAGIC)));
-#define ROW(k) (vec)_mm512_permutex2var_ps(_mm512_load_ps(table[k]), piece, _mm512_load_ps(table[k] + 16))
-    const vec u = t - ROW(0);
-    vec p = vfma(vfma(vfma(vfma(vfma(ROW(7), u, ROW(6)), u, ROW(5)), u, ROW(4)), u, ROW(3)), u, ROW(2));
-    return vfma(p, u, ROW(1));
-#undef ROW
-}
-
-INLINE vec vgelu(vec x)
-{
-    vec t = vmin_fast(C(NORMAL_END), vabs(x)), p = vm_normal_pieces(t, PIECES_NORMAL);
-    vec y = vfnma(t, p, vmax_fast(C(0), x)); /* t Phi(-t) off x or 0, whose sign stays */
-    const vmask tail = vlt(x, C(-NORMAL_END));
-    if (__builtin_expect(many(tail), 0))
-        y = vsel(tail, vm_gelu_tail(x), y);
-    return y;
-}
-
-INLINE vec vgelu_slope(vec x)
-{
-    /* Phi(x) + x phi(x), and 1 less that of -x */
-    vec p = vm_normal_pieces(vmin_fast(C(NORMAL_END), vabs(x)), PIECES_SLOPE);
-    vec y = vsel(vlt(x, C(0)), p, C(1) - p);
-    const vmask tail = vlt(x, C(-NORMAL_END));
-    if (__builtin_expect(many(tail), 0))
-        y = vsel(tail, vm_gelu_slope_tail(x), y);
-    return y;
-}
-
-#else
+#if !IN_PIECES
 /* Phi(-t) in double to 29 bits, 0 <= t <= 15; w is 1/(t + 3.5) to float precision */
 INLINE vec_f64 vm_normal_tail(vec_f64 t, vec_f64 w)
 {
@@ -563,7 +452,9 @@ INLINE vec verf(vec x)
 }
 #endif
 
-#if IS_F64 || !SIMD_AVX512 /* a part of the whole above otherwise */
+#if IN_PIECES
+#include "vmath_pieces_real.h"
+#else
 INLINE vec vgelu_slope(vec x)
 {
     return vfma(vmax_fast(C(-1000), vmin_fast(C(1000), x)), vm_normpdf(x), vm_normcdf(x));
@@ -579,6 +470,7 @@ INLINE vec vgelu_slope(vec x)
 #undef X_EXP_LOW
 #undef GELU_TANH_LOW
 #undef NORMAL_LOW
+#undef IN_PIECES
 #undef C
 #undef LOG2E
 #undef LN2_HIGH
@@ -598,9 +490,5 @@ INLINE vec vgelu_slope(vec x)
 #undef HORNER_12
 #undef HORNER_13
 #undef NORMPDF_LOW
-#undef HALF_LOG2E_LOW
-#undef PIECEWISE_END
-#undef NORMAL_END
-#undef SIGMOID_END
 #undef GELU_TANH_A_LOW
 #undef GELU_TANH_B_LOW
