@@ -6,6 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from ..workloads.training import CHAIN
+
 __all__ = ["steps"]
 
 MOMENTUM = 0.9
@@ -13,6 +15,10 @@ MOMENTUM = 0.9
 
 def mlp():
     return nn.Sequential(nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 256), nn.ReLU(), nn.Linear(256, 10))
+
+
+def chain():
+    return nn.Sequential(*(part for _ in range(CHAIN) for part in (nn.Linear(16, 16), nn.Tanh())), nn.Linear(16, 10))
 
 
 def lenet():
@@ -69,6 +75,7 @@ class Recurrent(nn.Module):
 # network of a TrainingWorkload -> (its module, our name of a parameter -> torch's)
 NETWORKS = {
     "mlp": (mlp, {}),
+    "chain": (chain, {}),
     "lenet": (lenet, {}),
     "resnet-block": (lambda: ResidualBlock(64), {"gamma": "weight", "beta": "bias"}),
     "transformer-block": (lambda: TransformerBlock(256, 8), {"gamma": "weight", "beta": "bias"}),

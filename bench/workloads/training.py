@@ -20,6 +20,7 @@ from ..operations import Oracle
 from .base import Cost, Job, Workload, normal
 
 MOMENTUM = 0.9
+CHAIN = 20  # layers of a chain
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,12 @@ class TrainingWorkload(Workload):
 def mlp():
     layers = [nn.Linear(784, 512, generator=0), nn.ReLU(), nn.Linear(512, 256, generator=1), nn.ReLU(), nn.Linear(256, 10, generator=2)]
     return nn.Sequential(*layers)
+
+
+def chain():
+    """Layers so small that the tape and the way to the kernels are what costs."""
+    layers = [part for i in range(CHAIN) for part in (nn.Linear(16, 16, generator=i), nn.Tanh())]
+    return nn.Sequential(*layers, nn.Linear(16, 10, generator=CHAIN))
 
 
 def lenet():
@@ -174,6 +181,10 @@ def dense(rows, *widths):
 
 WORKLOADS = [
     training("mlp", "batch32", mlp, labelled(32, 784), classes, dense(32, 784, 512, 256, 10), *LINEAR, *RELU, *CROSS_ENTROPY),
+    training(
+        "chain", "batch4", chain, labelled(4, 16), classes, dense(4, *[16] * (CHAIN + 1), 10),
+        *LINEAR, *CROSS_ENTROPY, "tanh", "tanh_backward",
+    ),
     training(
         "lenet", "batch64", lenet, labelled(64, 1, 28, 28), classes,
         64 * (2 * 2 * 6 * 28 * 28 * 25 + 3 * 2 * (16 * 10 * 10 * 150 + 400 * 120 + 120 * 84 + 84 * 10)),
