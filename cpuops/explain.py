@@ -87,7 +87,7 @@ def explain(
     threads = backend._threads(geometry.work)
     parts = backend._kernel("conv.conv_explain", dtype)(0.0, geometry.numbers, gradient, threads)
     return {
-        "path": ", ".join(dict.fromkeys(path for path, _, _ in parts)) or "none",
-        "threads": max((min(workers, threads) for _, workers, _ in parts), default=1),
-        "scratch": max((scratch for _, _, scratch in parts), default=0),
+        "path": ", ".join(dict.fromkeys(path for path, *_ in parts)) or "none",
+        "threads": max((min(workers, threads) for _, workers, *_ in parts), default=1),
+        "scratch": max((scratch for _, _, scratch, _ in parts), default=0),
     }

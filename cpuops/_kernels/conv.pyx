@@ -7,7 +7,8 @@ import os
 cimport numpy as cnp
 from cython.parallel cimport prange
 
-from cpuops._kernels.gemm cimport gemm_f32, gemm_f64, gemm_job_f32, gemm_job_f64, gemm_plan_f32, gemm_plan_f64
+from cpuops._kernels.gemm cimport (gemm_f32, gemm_f64, gemm_job_f32, gemm_job_f64, gemm_plan_f32, gemm_plan_f64,
+                                   gemm_shares_f32, gemm_shares_f64)
 from cpuops._kernels.types cimport data, real
 from cpuops._memory cimport Block, scratch
 
@@ -23,15 +24,15 @@ cdef extern from "conv.h" nogil:
         void *out
     ctypedef struct conv_direct:
         size_t scratch_bytes
-        Py_ssize_t panels, workers
+        Py_ssize_t panels, workers, units
         int poisoned
     ctypedef struct conv_lanes:
         size_t scratch_bytes
-        Py_ssize_t workers
+        Py_ssize_t workers, units
         int poisoned
     ctypedef struct conv_outer:
         size_t scratch_bytes
-        Py_ssize_t workers
+        Py_ssize_t workers, units
         int poisoned
     ctypedef struct conv_product:
         size_t scratch_bytes
@@ -47,20 +48,20 @@ cdef extern from "conv.h" nogil:
         double *partial
     ctypedef struct conv_planes:
         size_t scratch_bytes
-        Py_ssize_t workers
+        Py_ssize_t workers, units
         int poisoned
     ctypedef struct conv_winograd:
         size_t scratch_bytes
-        Py_ssize_t m, workers, tiles, block, first, next, tasks
+        Py_ssize_t m, workers, units, tiles, block, first, next, tasks
         int share_weights, poisoned
     ctypedef struct conv_phases_call:
         size_t scratch_bytes
-        Py_ssize_t panels, workers
+        Py_ssize_t panels, workers, units
         int poisoned
         conv_job wide
     ctypedef struct conv_spread:
         size_t scratch_bytes
-        Py_ssize_t workers
+        Py_ssize_t workers, units
         int poisoned
     ctypedef struct conv_bias:
         int f64
@@ -170,7 +171,7 @@ cdef bint direct(conv_call *call, int num_threads, list report) except -1:
     cdef Block memory
     conv_plan_direct(call, num_threads, &d)
     if report is not None:
-        report.append(("direct", d.workers, d.scratch_bytes))
+        report.append(("direct", d.workers, d.scratch_bytes, d.units))
         return False
     memory = scratch(d.scratch_bytes)
     with nogil:
@@ -198,7 +199,8 @@ cdef bint product(conv_call *call, bint of_weights, int num_threads, list report
             conv_product_job_f64(&p, i, &a_f64, &job_f64)
             gemm_plan_f64(&job_f64, num_threads)
             if report is not None:
-                report.append(("product", job_f64.slots, p.scratch_bytes + job_f64.scratch_bytes))
+                report.append(("product", job_f64.slots, p.scratch_bytes + job_f64.scratch_bytes,
+                               gemm_shares_f64(&job_f64)))
                 return False
             memory = scratch(job_f64.scratch_bytes)
             job_f64.scratch = memory.ptr
@@ -208,7 +210,8 @@ cdef bint product(conv_call *call, bint of_weights, int num_threads, list report
             conv_product_job_f32(&p, i, &a_f32, &job_f32)
             gemm_plan_f32(&job_f32, num_threads)
             if report is not None:
-                report.append(("product", job_f32.slots, p.scratch_bytes + job_f32.scratch_bytes))
+                report.append(("product", job_f32.slots, p.scratch_bytes + job_f32.scratch_bytes,
+                               gemm_shares_f32(&job_f32)))
                 return False
             memory = scratch(job_f32.scratch_bytes)
             job_f32.scratch = memory.ptr
@@ -223,7 +226,7 @@ cdef bint depthwise(conv_call *call, bint of_weights, int num_threads, list repo
     cdef Block memory
     conv_plan_depthwise(call, of_weights, CONV_PARTIAL_BYTES, &d)
     if report is not None:
-        report.append(("depthwise", num_threads, d.scratch_bytes))
+        report.append(("depthwise", num_threads, d.scratch_bytes, d.pieces if of_weights else d.rows))
         return False
     memory = scratch(d.scratch_bytes)
     d.partial = <double *> memory.ptr
@@ -246,7 +249,7 @@ cdef bint planes(conv_call *call, bint of_weights, bint of_x, int num_threads, l
     else:
         conv_plan_planes(call, of_x, num_threads, &d)
     if report is not None:
-        report.append(("planes", d.workers, d.scratch_bytes))
+        report.append(("planes", d.workers, d.scratch_bytes, d.units))
         return False
     memory = scratch(d.scratch_bytes)
     with nogil:
@@ -266,7 +269,7 @@ cdef bint winograd(conv_call *call, int num_threads, list report) except -1:
     cdef Block memory
     conv_plan_winograd(call, num_threads, &d)
     if report is not None:
-        report.append((f"winograd F({d.m}x{d.m}, 3x3)", d.workers, d.scratch_bytes))
+        report.append((f"winograd F({d.m}x{d.m}, 3x3)", d.workers, d.scratch_bytes, d.units))
         return False
     memory = scratch(d.scratch_bytes)
     with nogil:
@@ -285,7 +288,7 @@ cdef bint lanes(conv_call *call, int num_threads, list report) except -1:
     cdef Block memory
     conv_plan_lanes(call, num_threads, &d)
     if report is not None:
-        report.append(("lanes", d.workers, d.scratch_bytes))
+        report.append(("lanes", d.workers, d.scratch_bytes, d.units))
         return False
     memory = scratch(d.scratch_bytes)
     with nogil:
@@ -301,7 +304,7 @@ cdef bint outer(conv_call *call, int num_threads, list report) except -1:
     cdef Block memory
     conv_plan_outer(call, num_threads, &d)
     if report is not None:
-        report.append(("outer", d.workers, d.scratch_bytes))
+        report.append(("outer", d.workers, d.scratch_bytes, d.units))
         return False
     memory = scratch(d.scratch_bytes)
     with nogil:
@@ -317,7 +320,7 @@ cdef bint spread(conv_call *call, int num_threads, list report) except -1:
     cdef Block memory
     conv_plan_spread(call, num_threads, &d)
     if report is not None:
-        report.append(("spread", d.workers, d.scratch_bytes))
+        report.append(("spread", d.workers, d.scratch_bytes, d.units))
         return False
     memory = scratch(d.scratch_bytes)
     with nogil:
@@ -333,7 +336,7 @@ cdef bint phases(conv_call *call, int num_threads, list report) except -1:
     if not conv_plan_phases(call, num_threads, &d):
         return True
     if report is not None:
-        report.append(("phases", d.workers, d.scratch_bytes))
+        report.append(("phases", d.workers, d.scratch_bytes, d.units))
         return False
     memory = scratch(d.scratch_bytes)
     with nogil:
@@ -349,8 +352,8 @@ cdef bint phases(conv_call *call, int num_threads, list report) except -1:
 
 cdef int run(conv_call *whole, bint of_weights, int num_threads, list report) except -1:
     """whole.out = correlation of whole.x with whole.w, plus bias: every cell is written. of_weights: the gradient to the
-    weight, from whole.x and the output's gradient whole.w. With a report nothing is computed: (path, threads, bytes of
-    scratch) of each part of the work are appended to it."""
+    weight, from whole.x and the output's gradient whole.w. With a report nothing is computed: what conv_explain tells of
+    each part of the work is appended to it."""
     cdef conv_job simple = whole.job[0], some
     cdef conv_call call
     cdef Py_ssize_t group, at_once, size = 8 if whole.f64 else 4
@@ -474,7 +477,7 @@ def conv_bias_backward(real tag, cnp.ndarray grad, cnp.ndarray out, Py_ssize_t o
 
 def conv_explain(real tag, bytes geometry, str gradient, int num_threads):
     """What the forward pass (gradient "") or the gradient to "x" or "weight" would do: a list of (path, threads, bytes of
-    scratch), one for each part of the work, which run one after the other."""
+    scratch, equal tasks that the threads take), one for each part of the work, which run one after the other."""
     cdef conv_job job
     cdef conv_call call
     cdef list report = []

@@ -91,6 +91,8 @@ cdef extern from "gemm.h" nogil:
     void gemm_serial_f64(const gemm_job_f64 *job) noexcept
     Py_ssize_t gemm_phases_f32(const gemm_job_f32 *job) noexcept
     Py_ssize_t gemm_phases_f64(const gemm_job_f64 *job) noexcept
+    Py_ssize_t gemm_shares_f32(const gemm_job_f32 *job) noexcept
+    Py_ssize_t gemm_shares_f64(const gemm_job_f64 *job) noexcept
     void gemm_work_f32(gemm_job_f32 *job, Py_ssize_t phase, Py_ssize_t slot) noexcept
     void gemm_work_f64(gemm_job_f64 *job, Py_ssize_t phase, Py_ssize_t slot) noexcept
 

@@ -506,6 +506,9 @@ FUNC ptrdiff_t FN(gemm_tasks)(const FN(gemm_job) *w, ptrdiff_t phase)
     return w->share_a && w->direct_a ? 0 : t.s1 - t.s0;
 }
 
+/* those of a phase that multiplies: about equal, and what the threads share */
+FUNC ptrdiff_t FN(gemm_shares)(const FN(gemm_job) *w) { return FN(gemm_tasks)(w, !w->deep); }
+
 FUNC void FN(gemm_task)(const FN(gemm_job) *w, ptrdiff_t phase, ptrdiff_t task, ptrdiff_t slot)
 {
     if (w->deep) {

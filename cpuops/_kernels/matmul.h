@@ -209,15 +209,15 @@ static void matmul_activate(const matmul_job *w, ptrdiff_t lo, ptrdiff_t hi)
 
 static int matmul_tiles(const matmul_job *w) { return (w->is_f64 ? w->p.f64.path : w->p.f32.path) == PRODUCT_GEMM; }
 
-/* equal tasks that the threads take, in the finest phase of an item, or over the items */
-static ptrdiff_t matmul_tasks(const matmul_job *w)
+/* about equal tasks that the threads share, within an item or over the items */
+static ptrdiff_t matmul_shares(const matmul_job *w)
 {
     const product_batch *t = &w->batch;
     if (!t->phases || t->block)
         return t->block ? (t->items + t->block - 1) / t->block : 0;
-    ptrdiff_t first = w->is_f64 ? product_tasks_f64(&w->p.f64, 0) : product_tasks_f32(&w->p.f32, 0);
-    ptrdiff_t second = w->is_f64 ? product_tasks_f64(&w->p.f64, 1) : product_tasks_f32(&w->p.f32, 1);
-    return second > first ? second : first;
+    if (matmul_tiles(w))
+        return w->is_f64 ? gemm_shares_f64(&w->p.f64.job) : gemm_shares_f32(&w->p.f32.job);
+    return w->is_f64 ? product_tasks_f64(&w->p.f64, 0) : product_tasks_f32(&w->p.f32, 0);
 }
 
 static void matmul_serial(const matmul_job *w)

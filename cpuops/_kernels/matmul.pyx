@@ -33,7 +33,7 @@ cdef extern from "matmul.h" nogil:
     void matmul_ready(matmul_job *w) noexcept
     void matmul_work(matmul_job *w, Py_ssize_t phase, Py_ssize_t slot) noexcept
     void matmul_serial(const matmul_job *w) noexcept
-    Py_ssize_t matmul_tasks(const matmul_job *w) noexcept
+    Py_ssize_t matmul_shares(const matmul_job *w) noexcept
     int matmul_tiles(const matmul_job *w) noexcept
     void matmul_activate(const matmul_job *w, Py_ssize_t lo, Py_ssize_t hi) noexcept
     int ACTIVATION_RELU, ACTIVATION_GELU, ACTIVATION_GELU_TANH, ACTIVATION_SILU
@@ -81,7 +81,7 @@ def matmul(real tag, cnp.ndarray lhs, cnp.ndarray rhs, cnp.ndarray bias, cnp.nda
         w.scratch = s.ptr
     with nogil:
         run(&w, num_threads)
-    return matmul_tasks(&w)
+    return matmul_shares(&w)
 
 
 def linear_activation(real tag, cnp.ndarray x, cnp.ndarray weight, cnp.ndarray bias, cnp.ndarray sums, cnp.ndarray out,
@@ -109,4 +109,4 @@ def linear_activation(real tag, cnp.ndarray x, cnp.ndarray weight, cnp.ndarray b
             else:
                 for block in prange(blocks, schedule='dynamic', num_threads=num_threads):
                     matmul_activate(&w, block_start(block, BLOCK), block_end(block, BLOCK, cells))
-    return matmul_tasks(&w)
+    return matmul_shares(&w)
