@@ -126,6 +126,7 @@ typedef struct {
     ptrdiff_t turned;            /* small planes of one channel: so many of them are a unit, transposed to channels last */
     int whole;                   /* one window holds its plane, which is one axis */
     int pairs;                   /* along W the windows are cells 2o and 2o + 1, one channel: no line is needed */
+    int apart;                   /* gradients of pairs whose rows are in one window at most: written where they are found */
     int gathered;                /* gradients of the maximum: gathered by comparing, not scattered cell by cell */
     ptrdiff_t chunk, chunks;     /* channels at a time */
     ptrdiff_t tile, tiles;       /* columns at a time: of the output, in avg_pool_backward of x */
@@ -316,6 +317,9 @@ static void plan_gather(pool_plan *p)
     p->bytes = 8 * (size_t)(forward_cells(p) + 2 * p->ring * p->slot + 3 * p->tile + 3 * p->w.in);
 }
 
+/* whether no cell is in two windows */
+INLINE int is_apart(const pool_axis *a) { return a->kernel > 0 && a->kernel <= a->stride && a->dilation == 1; }
+
 /* gradients of the maximum: a unit is a part of a plane (of a chunk of its channels), which its worker owns */
 static void plan_parts(pool_plan *p)
 {
@@ -331,7 +335,9 @@ static void plan_parts(pool_plan *p)
     p->parts = ceil_div(a->in, p->part);
     p->units = whole * p->parts;
     p->block = 1;
-    plan_gather(p);
+    p->apart = p->pairs && is_apart(&p->d) && is_apart(&p->h) && (p->d.in > 1 || p->h.in > 1 || p->parts == 1);
+    if (!p->apart)
+        plan_gather(p);
 }
 
 /* the same from indices, which may lie anywhere in a plane: a unit is a plane (of a chunk of its channels), or several */
@@ -500,10 +506,25 @@ enum { NOWHERE = -1, NO_TILE = -1 }; /* a maximum's place behind the ends of a r
 #include "for_each_real.h"
 #define REAL_BODY "pool_whole_real.h"
 #include "for_each_real.h"
+/* of maxima: pool_max_real.h */
+#define NO_ROW (IS_F64 ? INT64_MAX : INT32_MAX)
+#define KEEPS(v, best) mor(vle(v, best), visnan(best))
+/* the same, and among equals that of the lower code */
+#define PRECEDES(v, c, best, code) \
+    mor(mnot(KEEPS(v, best)), mand(mor(veq(v, best), mand(visnan(v), visnan(best))), ivlt(c, code)))
+#define BEATS_ONE(v, best) ((!((v) <= (best)) && (best) == (best)))
+#define PRECEDES_ONE(v, c, best, code) (BEATS_ONE(v, best) || (((v) == (best) || ((v) != (v) && (best) != (best))) && (c) < (code)))
+#define REAL_BODY "pool_max_fold_real.h"
+#include "for_each_real.h"
 #define REAL_BODY "pool_max_real.h"
 #include "for_each_real.h"
 #define REAL_BODY "pool_max_back_real.h"
 #include "for_each_real.h"
+#undef NO_ROW
+#undef KEEPS
+#undef PRECEDES
+#undef BEATS_ONE
+#undef PRECEDES_ONE
 #define REAL_BODY "pool_avg_real.h"
 #include "for_each_real.h"
 #define REAL_BODY "pool_avg_back_real.h"

@@ -269,6 +269,63 @@ static void FN(spread_part)(const pool_plan *p, ptrdiff_t chunk, FN(max_scratch)
     }
 }
 
+/* the rows lo..hi-1, along D and H, of a plane of out that lie in a window, whose maxima are in s->found */
+static void FN(write_pairs)(const pool_plan *p, const pool_tile *t, const FN(max_scratch) *s, pool_window wd, pool_window wh, const real *g, const ptrdiff_t *lo,
+                            const ptrdiff_t *hi, real *out)
+{
+    ptrdiff_t end = t->o + t->outputs == p->w.out ? p->w.in : 2 * (t->o + t->outputs);
+    for (ptrdiff_t d = most(wd.first, lo[0]); d < least(wd.first + wd.taps, hi[0]); d++)
+        for (ptrdiff_t h = most(wh.first, lo[1]); h < least(wh.first + wh.taps, hi[1]); h++) {
+            real *row = out + (d * p->h.in + h) * p->w.in + 2 * t->o;
+            inum code = (inum)(((d - wd.first) * p->h.in + (h - wh.first)) * p->w.in);
+            for (ptrdiff_t i = 0; i < t->outputs; i += LANES) {
+                ptrdiff_t n = least(LANES, t->outputs - i);
+                ivec place = ivload(s->found + i);
+                vec from = n < LANES ? vload_n(g + i, n) : vload(g + i), a, b;
+                vzip(vzero() + vsel(iveq(place, ivset(code)), from, vzero()), vzero() + vsel(iveq(place, ivset(code + 1)), from, vzero()), &a, &b);
+                FN(store_some)(row + 2 * i, a, 2 * n);
+                FN(store_some)(row + 2 * i + LANES, b, 2 * n - LANES);
+            }
+            FN(zero_pixels)(row + 2 * t->outputs, end - 2 * (t->o + t->outputs), 1, 1);
+        }
+}
+
+/* the window that holds row i of a part that begins at `first`; -1: none does, or one whose rows before i are in the part too */
+INLINE ptrdiff_t FN(window_from)(const pool_axis *a, ptrdiff_t i, ptrdiff_t first, int *held)
+{
+    ptrdiff_t lo, hi;
+    cover(a, i, &lo, &hi);
+    *held = lo <= hi;
+    return *held && most(window(a, lo).first, first) == i ? lo : -1;
+}
+
+/* one part of a plane of out, windows of pairs apart from each other: each writes its cells, and what is in none is zeroed */
+static void FN(spread_pairs)(const pool_plan *p, FN(max_scratch) *s, const real *x, const real *g, int cut, ptrdiff_t first, ptrdiff_t last, real *out)
+{
+    ptrdiff_t lo[2] = {0, 0}, hi[2] = {p->d.in, p->h.in};
+    if (cut < 2) {
+        lo[cut] = first;
+        hi[cut] = last;
+    }
+    for (ptrdiff_t n = 0; n < p->tiles; n++) {
+        pool_tile t = tile_of(p, n);
+        FN(max_tile)(p, &t, s);
+        for (ptrdiff_t d = lo[0]; d < hi[0]; d++) {
+            int in_d, in_h;
+            ptrdiff_t od = FN(window_from)(&p->d, d, lo[0], &in_d);
+            for (ptrdiff_t h = lo[1]; h < hi[1]; h++) {
+                ptrdiff_t oh = FN(window_from)(&p->h, h, lo[1], &in_h);
+                if (n == 0 && !(in_d && in_h))
+                    FN(zero_pixels)(out + (d * p->h.in + h) * p->w.in, p->w.in, 1, 1);
+                if (od < 0 || oh < 0)
+                    continue;
+                FN(max_row)(p, &t, s, x, od, oh, s->value, 1, 1);
+                FN(write_pairs)(p, &t, s, window(&p->d, od), window(&p->h, oh), g + (od * p->h.out + oh) * p->w.out + t.o, lo, hi, out);
+            }
+        }
+    }
+}
+
 /* units lo..hi-1 of the gradient from x alone; each writes its own part of out */
 FUNC void FN(max_planes_back)(const pool_plan *p, ptrdiff_t lo, ptrdiff_t hi, void *memory)
 {
@@ -280,7 +337,9 @@ FUNC void FN(max_planes_back)(const pool_plan *p, ptrdiff_t lo, ptrdiff_t hi, vo
         ptrdiff_t first = u % p->parts * p->part, last = least(first + p->part, (cut == 0 ? &p->d : cut == 1 ? &p->h : &p->w)->in);
         const real *x = (const real *)p->x + plane * cells_in(p) * all, *g = (const real *)p->g + plane * cells_out(p) * all + c;
         real *out = (real *)p->out + plane * cells_in(p) * all + c;
-        if (p->gathered) {
+        if (p->apart) {
+            FN(spread_pairs)(p, &s, x, g, cut, first, last, out);
+        } else if (p->gathered) {
             pool_tile t = tile_of(p, chunk);
             if (u == lo || p->chunks > 1) {
                 FN(max_tile)(p, &t, &s);
