@@ -300,11 +300,12 @@ static void plan_rows_back(pool_plan *p)
 
 static void plan_backward(pool_plan *p) { plan_turned(p, plan_rows_back); }
 
-/* whether gradients of the maximum are gathered row by row, and the ring of rows that it takes. Comparing pays for long rows */
+/* whether gradients of the maximum are gathered row by row, and the ring of rows that it takes. Comparing pays for long rows, and where
+ * phases are laid together in vectors */
 static void plan_gather(pool_plan *p)
 {
     p->gathered = !p->segments && p->tiles == 1 && p->d.in == 1 && p->d.out == 1 && p->h.kernel && p->h.kernel * p->w.kernel <= MOST_GATHERED &&
-                  (p->by_pixel ? p->chunk >= p->lanes && (p->channels % p->chunk == 0 || p->channels % p->chunk >= p->lanes) : p->w.out * p->chunk >= 32);
+                  (p->by_pixel ? p->chunk >= p->lanes && (p->channels % p->chunk == 0 || p->channels % p->chunk >= p->lanes) : p->w.out * p->chunk >= 32 && (p->phases <= 2 || p->chunk > 1));
     if (!p->gathered)
         return;
     ptrdiff_t held = (reach(&p->h) - 1) / p->h.stride + 1;

@@ -314,7 +314,16 @@ static void FN(avg_row_runs)(const pool_plan *p, const pool_tile *t, const FN(av
         FN(sum_dealt)(r, valid, t->lo, p->phase, s->phases);
     else {
         FN(any_sum_line)(r, valid, n, all, s->line);
-        for (ptrdiff_t f = 0; f < p->phases; f++) {
+        int four = p->phases == 4 && n == 1;
+        for (ptrdiff_t i = valid; four && i < valid + 4 * WLANES; i++)
+            s->line[i] = -0.0; /* becomes padding */
+        for (ptrdiff_t i = 0; four && i < valid; i += 4 * WLANES) {
+            wvec v[4];
+            vdeal_four_f64(s->line + i, v);
+            for (int k = 0; k < 4; k++)
+                vstore_f64(s->phases + place_of(p, t->lo + k, 1) + i / 4, v[k]);
+        }
+        for (ptrdiff_t f = 0; f < p->phases && !four; f++) {
             /* cells of the line that stand in phase f */
             ptrdiff_t i = (f - t->lo % p->phases + p->phases) % p->phases, to = place_of(p, t->lo + i, n);
             for (ptrdiff_t j = 0; n == 1 && i + j * p->phases < valid; j++)

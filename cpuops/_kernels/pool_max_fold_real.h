@@ -96,6 +96,27 @@ INLINE void FN(fold_dealt)(const FN(max_rows) *r, ptrdiff_t nd, ptrdiff_t nh, pt
     }
 }
 
+/* n cells of a line dealt to four phases, the first one to place `first`; what is behind them becomes padding */
+static void FN(deal_four)(const pool_plan *p, real *line, inum *codes, ptrdiff_t n, ptrdiff_t first, int indexed, real *phases, inum *phase_codes)
+{
+    for (ptrdiff_t i = n; i < n + 4 * LANES; i++) {
+        line[i] = -(real)INFINITY;
+        codes[i] = NO_ROW;
+    }
+    for (ptrdiff_t i = 0; i < n; i += 4 * LANES) {
+        vec v[4], c[4];
+        vdeal_four(line + i, v);
+        if (indexed)
+            vdeal_four((const real *)(codes + i), c);
+        for (int k = 0; k < 4; k++) {
+            ptrdiff_t to = place_of(p, first + k, 1) + i / 4;
+            vstore(phases + to, v[k]);
+            if (indexed)
+                ivstore(phase_codes + to, (ivec)c[k]);
+        }
+    }
+}
+
 FUNC void FN(max_line)(const FN(max_rows) *r, ptrdiff_t n, real *line)
 {
 #define CALL(nd, nh) FN(fold_line)(r, nd, nh, n, line, 0, 0)

@@ -163,7 +163,10 @@ static void FN(max_row_runs)(const pool_plan *p, const pool_tile *t, const FN(ma
             FN(max_dealt)(r, valid, t->lo, p->phase, s->phases);
     } else {
         FN(any_max_line)(r, valid, n, p->channels, indexed, s->line, s->codes);
-        for (ptrdiff_t f = 0; f < p->phases; f++) {
+        int four = p->phases == 4 && n == 1;
+        if (four)
+            FN(deal_four)(p, s->line, s->codes, valid, t->lo, indexed, s->phases, s->phase_codes);
+        for (ptrdiff_t f = 0; f < p->phases && !four; f++) {
             /* cells of the line that stand in phase f */
             ptrdiff_t i = (f - t->lo % p->phases + p->phases) % p->phases, to = place_of(p, t->lo + i, n);
             if (n == 1) {

@@ -8,6 +8,7 @@
  *   FN(wsplit) FN(wjoin) the lanes of a vec as doubles (a wsums), and such doubles rounded to a vec
  *   wsums wadd wtotal   a running sum of vec in double: its state, a vector added, the total
  *   vdeal vzip          of two vectors laid end to end: those at even and those at odd places, and back
+ *   vdeal_four          four vectors from memory: of every four cells the first, the second, ...
  *   inum                the integer scalar of ivec: int32_t for float, int64_t for double
  *   ivset ivload ivstore iveq ivlt ivsel    broadcast, unaligned access, equal and less (vmasks), a where the mask, else b
  *   ivof                the lanes of a vec without their fractions, as integers; they must fit
@@ -43,6 +44,7 @@
 #define vgather_pairs FN(vgather_pairs)
 #define ivsel FN(ivsel)
 #define vdeal FN(vdeal)
+#define vdeal_four FN(vdeal_four)
 #define vzip FN(vzip)
 
 /* vhsum_f64 in registers: the same order, the same bits */

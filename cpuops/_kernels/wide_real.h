@@ -157,6 +157,15 @@ INLINE void vdeal(vec a, vec b, vec *even, vec *odd)
     *odd = __builtin_shufflevector(a, b, EVERY_OTHER(1));
 }
 
+INLINE void vdeal_four(const real *p, vec *v)
+{
+    vec a, b, c, d;
+    vdeal(vload(p), vload(p + LANES), &a, &b);
+    vdeal(vload(p + 2 * LANES), vload(p + 3 * LANES), &c, &d);
+    vdeal(a, c, v, v + 2);
+    vdeal(b, d, v + 1, v + 3);
+}
+
 INLINE void vzip(vec even, vec odd, vec *a, vec *b)
 {
     *a = __builtin_shufflevector(even, odd, MERGED(0));
