@@ -60,9 +60,8 @@ INLINE int conv_forward_path(const conv_job *j, ptrdiff_t size, int winograd)
     /* one tap: the copy would serve a single use */
     if (conv_taps(j) == 1 && j->channels > 64 && !conv_in_place(j))
         return CONV_PRODUCT;
-    /* a tile that is read in place finds every channel in another page: packed once for many outputs, or where the channels fall
-     * into the same cache sets */
-    if (conv_taps(j) == 1 && j->channels >= 256 && (j->outputs >= 128 || j->in_channel * size % 1024 == 0))
+    /* read in place, channels that lie a multiple of 4 KB apart would push one another out of the first-level cache */
+    if (conv_taps(j) == 1 && j->channels >= 256 && j->in_channel * size % 4096 == 0)
         return CONV_PRODUCT;
     /* channels last are transposed into the band and out of it */
     if (conv_taps(j) < 4 && j->channels >= 16 && j->in_channel == 1 && j->groups == 1)

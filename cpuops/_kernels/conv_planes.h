@@ -6,7 +6,7 @@
  *   forward    some output rows at a time
  *   spread     the gradient to x for stride 2: the even and the odd cells of a row are two vectors, each with the taps that reach
  *              it, and are stored interleaved; rows of x likewise come in pairs
- *   weights    the gradient to the weights: a vector of sums for each tap
+ *   weights    the gradient to the weights: a vector of sums for each tap, all in registers
  */
 #ifndef CPUOPS_CONV_PLANES_H
 #define CPUOPS_CONV_PLANES_H
@@ -35,7 +35,7 @@ typedef struct {
     ptrdiff_t items, pieces; /* weights: bands or runs of images of a group, and the pieces that they are summed in */
     ptrdiff_t units, next, workers;
     size_t scratch_bytes;
-    void *zeros;     /* a row of the input's gradient or of the input */
+    void *zeros;     /* a row of the input */
     void *spans;     /* masks of the cells of each vector of a row */
     double *partial; /* weights: [groups][pieces][taps] */
     int poisoned;    /* a weight is not finite and would meet padding; or a weight gradient is not finite */
