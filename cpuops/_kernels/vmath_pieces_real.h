@@ -24,6 +24,14 @@ INLINE vec vm_pieces(vec t, vec place, const float table[8][32])
 #undef ROW
 }
 
+/* p * 2^n rounded once, for n above -900: through double, since vscalef takes a hundred cycles over a subnormal result */
+INLINE vec vm_scale_wide(vec p, vec n)
+{
+    const vec_f64 bias = vset_f64(6755399441055744.0 + 1023); /* 1.5 * 2^52: the integer stands in the last bits */
+    vec_f64 lo = (vec_f64)((vm_bits_f64)(vwiden_lo(n) + bias) << 52), hi = (vec_f64)((vm_bits_f64)(vwiden_hi(n) + bias) << 52);
+    return vnarrow(vwiden_lo(p) * lo, vwiden_hi(p) * hi);
+}
+
 #define PIECEWISE_END 14.99f
 #define NORMAL_END 6.8f
 #define SIGMOID_END 17.5f /* 1 less what is left here is 1 */
@@ -38,13 +46,22 @@ INLINE vec vtanh(vec x)
 /* sigmoid(-t), 0 <= t <= SIGMOID_END */
 INLINE vec vm_sigmoid_pieces(vec t) { return vm_pieces(t, vfma(t, C(31 / SIGMOID_END), C(MAGIC)), PIECES_SIGMOID); }
 
+/* of lanes below -SIGMOID_END sigmoid(x) = exp(x), to half an ulp: returns exp(x) 2^-n - 1 */
+INLINE vec vm_sigmoid_tail(vec x, vmask tail, vec *low, vec *n)
+{
+    *low = vmax_fast(C(X_EXP_LOW), vsel(tail, x, C(-SIGMOID_END)));
+    return vm_exp_m1(vm_exp_reduce(*low, n, NULL));
+}
+
 INLINE vec vsigmoid(vec x)
 {
     vec p = vm_sigmoid_pieces(vmin_fast(C(SIGMOID_END), vabs(x)));
     vec y = vsel(vlt(x, C(0)), p, C(1) - p);
     const vmask tail = vlt(x, C(-SIGMOID_END));
-    if (__builtin_expect(many(tail), 0))
-        y = vsel(tail, vm_sigmoid(x), y);
+    if (__builtin_expect(many(tail), 0)) {
+        vec low, n, e = vm_sigmoid_tail(x, tail, &low, &n);
+        y = vsel(tail, vm_scale_wide(C(1) + e, n), y);
+    }
     return y;
 }
 
@@ -53,8 +70,10 @@ INLINE vec vsilu(vec x)
     vec t = vmin_fast(C(SIGMOID_END), vabs(x));
     vec y = vfnma(t, vm_sigmoid_pieces(t), vmax_fast(C(0), x)); /* t sigmoid(-t) off x or 0, whose sign stays */
     const vmask tail = vlt(x, C(-SIGMOID_END));
-    if (__builtin_expect(many(tail), 0))
-        y = vsel(tail, vm_silu(x), y);
+    if (__builtin_expect(many(tail), 0)) {
+        vec low, n, e = vm_sigmoid_tail(x, tail, &low, &n);
+        y = vsel(tail, vm_scale_wide(vfma(low, e, low), n), y);
+    }
     return y;
 }
 
@@ -72,19 +91,19 @@ INLINE vec vm_normal_tail(vec t, vec *r, vec *r_lo, vec *n)
                           0.000153836547f);
 }
 
-/* Where the exponential is too steep for pieces, beyond NORMAL_END: x Phi(x), and its derivative, for x < 0 */
-INLINE vec vm_gelu_tail(vec x)
+/* Where the exponential is too steep for pieces, in lanes below -NORMAL_END: x Phi(x), and its derivative */
+INLINE vec vm_gelu_tail(vec x, vmask tail)
 {
-    vec low = vmax_fast(C(-PIECEWISE_END), x), r, r_lo, n, e = vm_normal_tail(-low, &r, &r_lo, &n);
+    vec low = vmax_fast(C(-PIECEWISE_END), vsel(tail, x, C(-NORMAL_END))), r, r_lo, n, e = vm_normal_tail(-low, &r, &r_lo, &n);
     vec y = low * r; /* x inside, for a subnormal result to be rounded once */
-    return vm_scale(y + vfma(y, e, vfma(low, r_lo, vfms(low, r, y))), n);
+    return vm_scale_wide(y + vfma(y, e, vfma(low, r_lo, vfms(low, r, y))), n);
 }
 
-INLINE vec vm_gelu_slope_tail(vec x)
+INLINE vec vm_gelu_slope_tail(vec x, vmask tail)
 {
-    vec low = vmax_fast(C(-PIECEWISE_END), x), r, r_lo, n, e = vm_normal_tail(-low, &r, &r_lo, &n);
+    vec low = vmax_fast(C(-PIECEWISE_END), vsel(tail, x, C(-NORMAL_END))), r, r_lo, n, e = vm_normal_tail(-low, &r, &r_lo, &n);
     vec q = vfma(C(0.39894228040143267794), low, r);
-    return vm_scale(vfma(q, e, q), n);
+    return vm_scale_wide(vfma(q, e, q), n);
 }
 
 /* a function of t in [0, NORMAL_END] */
@@ -99,7 +118,7 @@ INLINE vec vgelu(vec x)
     vec y = vfnma(t, p, vmax_fast(C(0), x)); /* t Phi(-t) off x or 0, whose sign stays */
     const vmask tail = vlt(x, C(-NORMAL_END));
     if (__builtin_expect(many(tail), 0))
-        y = vsel(tail, vm_gelu_tail(x), y);
+        y = vsel(tail, vm_gelu_tail(x, tail), y);
     return y;
 }
 
@@ -110,7 +129,7 @@ INLINE vec vgelu_slope(vec x)
     vec y = vsel(vlt(x, C(0)), p, C(1) - p);
     const vmask tail = vlt(x, C(-NORMAL_END));
     if (__builtin_expect(many(tail), 0))
-        y = vsel(tail, vm_gelu_slope_tail(x), y);
+        y = vsel(tail, vm_gelu_slope_tail(x, tail), y);
     return y;
 }
 

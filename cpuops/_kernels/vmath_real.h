@@ -193,8 +193,8 @@ INLINE vec vm_logistic(vec y, const vec *y_lo, vec num)
     return vm_scale(vfnma(q, d_lo * w, q), -up);
 }
 
-/* by an exponential and a division */
-INLINE vec vm_sigmoid(vec x)
+#if !IN_PIECES
+INLINE vec vsigmoid(vec x)
 {
     /* num/(1 + e) with e = exp(-|x|) = p 2^n, and num = e below 0, 1 above */
     vec n, r = vm_exp_reduce(vmax_fast(C(EXP_LOW), -vabs(x)), &n, NULL);
@@ -206,16 +206,12 @@ INLINE vec vm_sigmoid(vec x)
     return vfma(q, lost * vfnma(C(0.4706), d, C(1.4118)), q);
 }
 
-INLINE vec vm_silu(vec x)
+INLINE vec vsilu(vec x)
 {
     vec low = vmax_fast(C(X_EXP_LOW), x);
     vec y = vm_logistic(vmax_fast(C(EXPM1_LOW), -low), NULL, low);
     return vsel(veq(low + low, low), low, y); /* infinity, and the sign of zero */
 }
-
-#if !IN_PIECES
-INLINE vec vsigmoid(vec x) { return vm_sigmoid(x); }
-INLINE vec vsilu(vec x) { return vm_silu(x); }
 #endif
 
 INLINE vec vgelu_tanh(vec x)
