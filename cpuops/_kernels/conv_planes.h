@@ -35,7 +35,7 @@ typedef struct {
     ptrdiff_t items, pieces; /* weights: bands or runs of images of a group, and the pieces that they are summed in */
     ptrdiff_t units, next, workers;
     size_t scratch_bytes;
-    void *zeros;     /* a row of the input */
+    void *zeros;     /* a row of what is read */
     void *spans;     /* masks of the cells of each vector of a row */
     double *partial; /* weights: [groups][pieces][taps] */
     int poisoned;    /* a weight is not finite and would meet padding; or a weight gradient is not finite */
