@@ -2,33 +2,59 @@
 """A memory of recent geometries: a network has some dozens of them, and a small operation takes less time than its checks."""
 
 cdef Py_ssize_t MOST = 256      # geometries of one function
+cdef enum:
+    FOREIGN, PLAIN, TYPED
 
 
-cdef bint plain(tuple values):
-    """Whether these may be a key of the memory: it would take True and 1.0 for 1."""
+cdef int sort_of(tuple values):
+    """PLAIN where these may be a key of the memory as they are, TYPED where they need their types beside them: the memory would
+    take True and 1.5 for what is equal to them, and a named tuple for its contents. FOREIGN: no key at all."""
+    cdef int found = PLAIN, inner
     for value in values:
         kind = type(value)
-        if kind is tuple:
-            if not plain(<tuple> value):
-                return False
-        elif kind is not int and kind is not str:
-            return False
-    return True
+        if kind is int or kind is str or value is None:
+            continue
+        if isinstance(value, tuple):
+            inner = sort_of(<tuple> value)
+            if inner == FOREIGN:
+                return FOREIGN
+            if inner == TYPED or kind is not tuple:
+                found = TYPED
+        elif kind is bool or (kind is float and value != 0 and value == value):     # -0.0 equals 0.0, and NaN nothing
+            found = TYPED
+        else:
+            return FOREIGN
+    return found
+
+
+cdef add_types(list types, tuple values):
+    for value in values:
+        types.append(type(value))
+        if isinstance(value, tuple):
+            add_types(types, <tuple> value)
 
 
 def remembered(function):
-    """`function` of positional arguments, answered from memory where all of them are plain; refusals are not kept."""
+    """`function` of positional arguments, answered from memory where these are numbers, words, None and tuples of them; refusals
+    are not kept."""
     cdef dict memory = {}
 
     def call(*args):
-        if not plain(args):
+        cdef int sort = sort_of(args)
+        cdef list types
+        if sort == FOREIGN:
             return function(*args)
-        answer = memory.get(args)
+        key = args
+        if sort == TYPED:
+            types = []
+            add_types(types, args)
+            key = args, tuple(types)
+        answer = memory.get(key)
         if answer is None:
             answer = function(*args)
             if len(memory) >= MOST:
                 del memory[next(iter(memory))]
-            memory[args] = answer
+            memory[key] = answer
         return answer
 
     call.__name__ = function.__name__

@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 
 from .. import _alloc, _check, _threads
+from .._remembered import remembered
 from ..errors import ArgumentError, DTypeError, ShapeError, message, shown
 from .interpolate_tables import MODES, ROUNDINGS, TRANSFORMS, Rule, table_of
-from .options import remembered
 
 __all__ = ["Interpolate", "InterpolateGradients", "resample"]
 

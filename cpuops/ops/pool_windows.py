@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from .. import _check, _threads
+from .._remembered import remembered
 from ..errors import ArgumentError, ShapeError, message
-from .options import remembered
 
 __all__ = ["Adaptive", "Axis", "Geometry", "Regular", "back_geometry", "geometry_of", "operands_of"]
 
