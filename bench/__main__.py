@@ -32,7 +32,7 @@ def measuring(parser, launches, rounds):
     parser.add_argument("--launches", type=positive, default=launches, help=f"processes one after the other (default {launches})")
     parser.add_argument("--rounds", type=positive, default=rounds, help=f"rounds in all launches together (default {rounds})")
     parser.add_argument(
-        "--noise", type=float, default=1.15, help="how much slower than its fastest the control may be (default 1.15)"
+        "--noise", type=float, default=1.15, help="by which factor the controls around a turn may differ (default 1.15)"
     )
 
 

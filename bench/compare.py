@@ -1,22 +1,25 @@
 """`compare`: two samples of rounds a workload; is the new one slower than the base?
 
-Only quiet rounds count: those whose control says that the machine was not disturbed. A workload is slower when both hold:
-the Mann-Whitney test on the rounds, at a level divided by the number of workloads compared, and a ratio of medians above
-the factor. It cannot be judged when few rounds were quiet, when they scatter so much that a change of that factor could
-hide, or when the control itself changed.
+Only quiet rounds count, in units of the control around them (control.py): what slows down the control as well is the
+machine. A workload is slower when both hold: the Mann-Whitney test on the rounds, at a level divided by the number of
+workloads compared, and a ratio of medians above the factor. It cannot be judged when few rounds were quiet, when they
+scatter so much that a change of that factor could hide, or when the control is another machine's.
+
+In `ab` the two turns of a round stand next to each other, so that what is slow for longer than a round is in both: there the
+ratios of the rounds count, by the signed-rank test.
 """
 
 import math
 from dataclasses import dataclass
 
 from . import report, resultfile, statistics
-from .control import FEWEST_QUIET, quiet
+from .control import FEWEST_QUIET, QUIET, quiet
 from .errors import BenchError
 
-__all__ = ["Verdict", "compare", "conclude", "judge", "verdicts"]
+__all__ = ["Verdict", "compare", "conclude", "judge", "judge_pairs", "verdicts"]
 
 SURE = 3.0  # standard errors of the ratio that must fit below the factor
-CONTROL_FACTOR = 1.05  # controls that differ more belong to two machines, or to one at two clock rates
+CONTROL_FACTOR = 1.5  # controls that differ more belong to two machines, whose workloads need not differ alike
 UNJUDGED = 0.10  # share of the workloads that may be left unjudged
 
 
@@ -34,7 +37,8 @@ class Verdict:
 
 def judge(name, threads, base, new, level, factor):
     """Compare two results of a file."""
-    first, second = (quiet(r["rounds_ns"], r["control_ns"], r["control_best_ns"]) for r in (base, new))
+    usual = base["control_usual_ns"]
+    first, second = (quiet(r["rounds_ns"], r["control_ns"], r["drift"], usual) for r in (base, new))
     few, of = min((len(first), len(base["rounds_ns"])), (len(second), len(new["rounds_ns"])))
     if few < FEWEST_QUIET:
         return Verdict(name, threads, new["median_ns"] / base["median_ns"], 1.0, "unjudged", f"{few} quiet rounds of {of}")
@@ -42,9 +46,24 @@ def judge(name, threads, base, new, level, factor):
     ratio = medians[1] / medians[0]
     p = statistics.mann_whitney(first, second)
     error = ratio * math.hypot(statistics.median_error(first) / medians[0], statistics.median_error(second) / medians[1])
-    control = new["control_best_ns"] / base["control_best_ns"]
+    control = new["control_usual_ns"] / usual
     if max(control, 1 / control) > CONTROL_FACTOR:
         return Verdict(name, threads, ratio, p, "unjudged", f"the control changed by a factor of {control:.2f}")
+    return _verdict(name, threads, ratio, p, error, level, factor)
+
+
+def judge_pairs(name, threads, base, new, level, factor):
+    """Compare two results whose rounds are pairs."""
+    rounds = zip(base["rounds_ns"], new["rounds_ns"], base["drift"], new["drift"], strict=True)
+    ratios = [second / first for first, second, *drift in rounds if max(drift) <= QUIET]
+    if len(ratios) < FEWEST_QUIET:
+        few = f"{len(ratios)} quiet rounds of {len(base['rounds_ns'])}"
+        return Verdict(name, threads, new["median_ns"] / base["median_ns"], 1.0, "unjudged", few)
+    p = statistics.signed_rank([math.log(r) for r in ratios])
+    return _verdict(name, threads, statistics.median(ratios), p, statistics.median_error(ratios), level, factor)
+
+
+def _verdict(name, threads, ratio, p, error, level, factor):
     far = max(ratio, 1 / ratio) - SURE * error
     if p < level and max(ratio, 1 / ratio) > factor and far > 1:
         return Verdict(name, threads, ratio, p, "slower" if ratio > 1 else "faster")
@@ -53,8 +72,8 @@ def judge(name, threads, base, new, level, factor):
     return Verdict(name, threads, ratio, p, "same")
 
 
-def verdicts(base, new, options, contestants=("cpuops", "cpuops")):
-    """Judge every workload that both lists of results hold."""
+def verdicts(base, new, options, contestants=("cpuops", "cpuops"), judge=judge):
+    """Judge every workload that both lists of results hold, by `judge` or `judge_pairs`."""
     sides = [
         {(r["workload"], r["threads"], r["variant"]): r for r in results if r["contestant"] == contestant}
         for results, contestant in zip((base, new), contestants, strict=True)

@@ -1,5 +1,9 @@
 """The control workload: the same work every time, by code that is not under test; what it takes longer is the machine.
 
+A machine has no one speed: the clock of a virtual CPU changes by a quarter from one second to the next, with what the
+neighbours do. So a time counts in units of the control around it, brought to the control that is usual in the run; and
+it counts at all when the control before and the control after agree, so that the machine was the same all the while.
+
 Two kinds. "core": a hash of a fixed buffer, bound by the core, without vectors that change its clock and without traffic.
 "memory": NumPy's copy between buffers beyond a level-2 cache, for workloads that are as large. The interpreter's lock is
 free in both, so that the control of n threads occupies n CPUs.
@@ -15,16 +19,18 @@ __all__ = ["FEWEST_QUIET", "QUIET", "Control", "kind_of", "quiet"]
 
 BUFFER = bytes(range(256)) * 1024  # 256 KB, which stays in a level-2 cache
 PIECES = 4  # about 1 ms in all
+TRIES = 3  # the fastest counts: what disturbs a control only ever makes it slower
 COPIED = 8 << 20  # bytes a thread, about 1 ms
 LARGE = 4 << 20  # bytes that a workload touches, from which its control is of the memory
 
-QUIET = 1.10  # a round counts when its control took at most this much longer than the run's fastest
+QUIET = 1.10  # a round counts when the slower of the two controls around it took at most this much longer than the other
 FEWEST_QUIET = 5  # rounds that a number rests on
 
 
-def quiet(rounds_ns, control_ns, best_ns):
-    """The rounds that the machine left in peace, in order."""
-    return [ns for ns, control in zip(rounds_ns, control_ns, strict=True) if control <= QUIET * best_ns]
+def quiet(rounds_ns, control_ns, drift, usual_ns):
+    """The rounds in which the machine did not change, in order, as they would have been beside a control of `usual_ns`."""
+    rounds = zip(rounds_ns, control_ns, drift, strict=True)
+    return [ns * usual_ns / control for ns, control, changed in rounds if changed <= QUIET]
 
 
 def kind_of(nbytes):
@@ -44,8 +50,10 @@ class Control:
             self.time(kind)  # the pool starts its threads, the buffers get their pages
 
     def time(self, kind="core"):
-        """Nanoseconds of one control, all threads together."""
-        work = self._work[kind]
+        """Nanoseconds of one control, all threads together; the fastest of TRIES."""
+        return min(self._once(self._work[kind]) for _ in range(TRIES))
+
+    def _once(self, work):
         start = perf_counter_ns()
         if self._pool is None:
             work(0)

@@ -23,7 +23,7 @@ TOP = {
 }  # fmt: skip
 RESULT = {
     "workload": str, "family": str, "dtype": str, "threads": int, "contestant": str, "variant": str, "rounds_ns": list,
-    "control_ns": list, "control_best_ns": int, "quiet": int, "median_ns": float, "mad_ns": float, "flops": float,
+    "control_ns": list, "drift": list, "control_usual_ns": float, "quiet": int, "median_ns": float, "mad_ns": float, "flops": float,
     "bytes_read": int, "bytes_written": int, "limit_ns": float, "limit": str, "fraction": float,
 }  # fmt: skip
 
@@ -53,14 +53,14 @@ def _result(series, found):
     workload = series.workload
     cost = Cost(**found.costs[workload.name])
     binding = bound(cost, workload.dtype, found.limits[series.threads])
-    best = found.best_of(series)
-    rounds = quiet(series.rounds_ns, series.control_ns, best)
+    usual = found.usual_control(series)
+    rounds = quiet(series.rounds_ns, series.control_ns, series.drift, usual)
     counted = rounds if len(rounds) >= FEWEST_QUIET else series.rounds_ns
     median = statistics.median(counted)
     return {
         "workload": workload.name, "family": workload.family, "dtype": workload.dtype, "threads": series.threads,
         "contestant": series.contestant, "variant": series.variant, "rounds_ns": series.rounds_ns,
-        "control_ns": series.control_ns, "control_best_ns": best, "quiet": len(rounds), "median_ns": median,
+        "control_ns": series.control_ns, "drift": series.drift, "control_usual_ns": usual, "quiet": len(rounds), "median_ns": median,
         "mad_ns": statistics.mad(counted), "flops": cost.flops, "bytes_read": cost.bytes_read,
         "bytes_written": cost.bytes_written, "limit_ns": binding.ns, "limit": binding.name, "fraction": binding.ns / median,
     }  # fmt: skip
@@ -88,10 +88,9 @@ def read(path):
     _check(path, contents, TOP)
     for number, result in enumerate(contents["results"]):
         _check(f"{path}, result {number}", result, RESULT)
-        if not result["rounds_ns"] or len(result["rounds_ns"]) != len(result["control_ns"]):
-            raise BenchError(
-                f"{path}, result {number}: {len(result['rounds_ns'])} rounds and {len(result['control_ns'])} controls"
-            )
+        lengths = [len(result[key]) for key in ("rounds_ns", "control_ns", "drift")]
+        if not lengths[0] or len(set(lengths)) > 1:
+            raise BenchError(f"{path}, result {number}: {lengths[0]} rounds, {lengths[1]} controls and {lengths[2]} drifts")
     return contents
 
 

@@ -36,7 +36,7 @@ def ab(options):
     if options.json:
         resultfile.write(options.json, contents)
     refuse_busy(contents, options)
-    judged = compare.verdicts(contents["results"], contents["results"], options, ("base", "new"))
+    judged = _judged(contents, options)
     slower = [v for v in judged if v.word == "slower"]
     if slower:
         judged = second_look(options, entries, judged, slower)
@@ -50,11 +50,15 @@ def measured(options, workloads, entries, what):
     return resultfile.document(" ".join(options.words), found, settings, unmeasured(cpuops.CpuBackend))
 
 
+def _judged(contents, options):
+    return compare.verdicts(contents["results"], contents["results"], options, ("base", "new"), compare.judge_pairs)
+
+
 def second_look(options, entries, judged, slower):
     """The verdicts, where a "slower" stands only if new processes say so again."""
     again = [WORKLOADS[name] for name in dict.fromkeys(v.name for v in slower)]
     contents = measured(options, again, entries, "second look")
-    second = compare.verdicts(contents["results"], contents["results"], options, ("base", "new"))
+    second = _judged(contents, options)
     confirmed = {(v.name, v.threads): v for v in second}
     return [confirmed[v.name, v.threads] if v.word == "slower" else v for v in judged]
 

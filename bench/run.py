@@ -52,7 +52,7 @@ def finish(contents, options):
     for kind in ("missing", "wrong", "unmeasured"):
         for name, why in contents[kind].items():
             print(f"{kind}: {name}: {why}")
-    print(f"noise: the control took {contents['noise']:.3f} x its fastest time")
+    print(f"noise: the two controls around a turn differed by a factor of {contents['noise']:.3f}")
     refuse_busy(contents, options)
     return 0
 
@@ -61,6 +61,6 @@ def refuse_busy(contents, options):
     """BenchError when the control says that the machine was too busy."""
     if contents["noise"] > options.noise:
         raise BenchError(
-            f"this machine is too busy to measure: the control took {contents['noise']:.2f} x its fastest time "
+            f"this machine is too busy to measure: the two controls around a turn differed by a factor of {contents['noise']:.2f} "
             f"(--noise allows {options.noise:.2f})"
         )

@@ -2,7 +2,7 @@
 
 A group is one family at one thread count; every launch gives each group fresh processes, one a contestant, and all
 launches of a workload lie apart in time. Within a workload the contestants take turns, in another order every round. A
-turn whose control was disturbed is taken again.
+turn during which the machine changed is taken again.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from .reference import path_of
 
 __all__ = ["Entry", "Measurement", "Series", "Settings", "measure", "steps"]
 
-RETRIES = 2  # of a turn whose control was disturbed
+RETRIES = 2  # of a turn whose two controls differ
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,8 @@ class Series:
     variant: str
     control: str  # the kind of its control
     rounds_ns: list[float] = field(default_factory=list)
-    control_ns: list[int] = field(default_factory=list)
+    control_ns: list[float] = field(default_factory=list)
+    drift: list[float] = field(default_factory=list)
 
 
 @dataclass
@@ -67,7 +68,6 @@ class Measurement:
     series: dict = field(default_factory=dict)  # (workload name, threads, contestant, variant) -> Series
     costs: dict = field(default_factory=dict)  # workload name -> {"flops", "bytes_read", "bytes_written"}
     limits: dict = field(default_factory=dict)  # threads -> limits.measure
-    best_control: dict = field(default_factory=dict)  # (threads, kind) -> ns
     core_control: dict = field(default_factory=dict)  # threads -> ns of the control that is perfectly parallel
     versions: dict = field(default_factory=dict)  # contestant -> version
     config: dict = field(default_factory=dict)  # contestant -> show_config
@@ -75,13 +75,13 @@ class Measurement:
     wrong: dict = field(default_factory=dict)  # (workload name, contestant, variant) -> what differs
 
     def noise(self):
-        """How much slower than its fastest the control was, at the median over all series."""
-        ratios = [statistics.median(s.control_ns) / self.best_of(s) for s in self.series.values() if s.control_ns]
-        return statistics.median(ratios)
+        """How much the two controls around a turn differed, at the median over all turns."""
+        return statistics.median([d for s in self.series.values() for d in s.drift])
 
-    def best_of(self, series):
-        """The fastest control of the kind that stands beside this series."""
-        return self.best_control[series.threads, series.control]
+    def usual_control(self, series):
+        """The median in this run of the control that stands beside this series."""
+        alike = [s for s in self.series.values() if (s.threads, s.control) == (series.threads, series.control)]
+        return statistics.median([c for s in alike for c in s.control_ns])
 
 
 def measure(workloads, entries, settings, step: Callable[[str], None] = lambda name: None):
@@ -152,22 +152,21 @@ def _workload(workload, processes, threads, rounds, found):
     for r in range(rounds):
         first = r % max(1, len(contest))
         for process, variant, series in contest[first:] + contest[:first]:
-            reply = _turn(process, variant, (threads, series.control), found)
+            reply = _turn(process, variant)
             series.rounds_ns.append(reply["ns"])
             series.control_ns.append(reply["control_ns"])
+            series.drift.append(reply["drift"])
     for process in processes:
         process.ask("release")
 
 
-def _turn(process, variant, control, found):
-    """A turn; the least disturbed of up to 1 + RETRIES."""
+def _turn(process, variant):
+    """A turn; the steadiest of up to 1 + RETRIES."""
     best = None
     for _ in range(1 + RETRIES):
         reply = process.ask("turn", variant=variant)
-        fastest = min(reply["control_ns"], found.best_control.get(control, reply["control_ns"]))
-        found.best_control[control] = fastest
-        if best is None or reply["control_ns"] < best["control_ns"]:
+        if best is None or reply["drift"] < best["drift"]:
             best = reply
-        if reply["control_ns"] <= QUIET * fastest:
+        if best["drift"] <= QUIET:
             break
     return best

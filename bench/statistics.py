@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-__all__ = ["fit_exponent", "geometric_mean", "mad", "mann_whitney", "median", "median_error"]
+__all__ = ["fit_exponent", "geometric_mean", "mad", "mann_whitney", "median", "median_error", "signed_rank"]
 
 NORMAL_MAD = 1.4826  # standard deviation of a normal distribution over its median absolute deviation
 NORMAL_MEDIAN = 1.2533  # standard error of a median over that of a mean, under a normal distribution
@@ -62,6 +62,32 @@ def mann_whitney(first, second):
     if variance <= 0:
         return 1.0
     z = max(0.0, n * m / 2 - u - 0.5) / math.sqrt(variance)
+    return math.erfc(z / math.sqrt(2))
+
+
+def signed_rank(differences):
+    """Two-sided p-value of Wilcoxon's signed-rank test: do differences of one sign prevail?
+
+    Zeros do not count. Exact when no two are of one size and they are few, else the normal approximation, as above.
+    """
+    d = np.asarray(differences, float)
+    d = d[d != 0]
+    n = len(d)
+    if not n:
+        return 1.0
+    values, inverse, counts = np.unique(np.abs(d), return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(counts) - (counts - 1) / 2)[inverse]
+    total = n * (n + 1) / 2
+    w = ranks[d > 0].sum()
+    w = min(w, total - w)
+    if len(values) == n and n <= EXACT_UP_TO:
+        ways = np.zeros(int(total) + 1)  # in how many choices of signs W is 0, 1, ... total
+        ways[0] = 1
+        for rank in range(1, n + 1):
+            ways[rank:] = ways[rank:] + ways[: len(ways) - rank]
+        return min(1.0, float(2 * ways[: int(w) + 1].sum() / ways.sum()))
+    variance = n * (n + 1) * (2 * n + 1) / 24 - (counts.astype(float) ** 3 - counts).sum() / 48
+    z = max(0.0, total / 2 - w - 0.5) / math.sqrt(variance)
     return math.erfc(z / math.sqrt(2))
 
 

@@ -3,7 +3,7 @@
     {"do": "hello"}                              {"version": ..., "config": ...}
     {"do": "prepare", "workload": NAME, "reference": PATH}
                                                  {"variants": [...], "cost": {...}, "control": kind, "wrong": {variant: why}}
-    {"do": "turn", "variant": NAME}              {"ns": nanoseconds a call, "control_ns": ...}
+    {"do": "turn", "variant": NAME}              {"ns": nanoseconds a call, "control_ns": ..., "drift": ...}
     {"do": "release"}                            {}
     {"do": "limits"}                             what limits.measure gives
     {"do": "control"}                            {"control_ns": ...}
@@ -65,10 +65,11 @@ class Worker:
         return {"variants": list(self._contestants), "wrong": wrong, "cost": cost and vars(cost), "control": self._kind}
 
     def do_turn(self, variant):
-        """One turn between two controls; the slower of them tells how disturbed it was."""
+        """One turn between two controls: their mean, and the slower over the faster, which tells whether the machine changed."""
         before = self.control.time(self._kind)
         ns = self._watches[variant].turn(self._contestants[variant].call)
-        return {"ns": ns, "control_ns": max(before, self.control.time(self._kind))}
+        after = self.control.time(self._kind)
+        return {"ns": ns, "control_ns": (before + after) / 2, "drift": max(before, after) / min(before, after)}
 
     def do_release(self):
         self._job = None

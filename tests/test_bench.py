@@ -61,6 +61,19 @@ def test_mann_whitney_is_calibrated():
     assert 25 <= false <= 80
 
 
+def test_signed_rank():
+    assert statistics.signed_rank([1, 2, 3, 4, 5]) == pytest.approx(2 / 32)
+    # of the 32 choices of signs, 10 give a sum of ranks of at most 5
+    assert statistics.signed_rank([1, 2, 3, 4, -5]) == pytest.approx(20 / 32)
+    assert statistics.signed_rank([0, 1, 2, 3, 4, -5]) == pytest.approx(20 / 32)
+    assert statistics.signed_rank([0.0, 0.0]) == statistics.signed_rank([1, -1]) == 1
+    # ranks 2 2 2 4 of 1 1 1 2, all positive: variance = 4 * 5 * 9/24 - 24/48 = 7, z = (5 - 0 - 0.5)/sqrt(7)
+    assert statistics.signed_rank([1, 1, 1, 2]) == pytest.approx(0.08897, abs=1e-4)
+    rng = np.random.default_rng(0)
+    false = sum(statistics.signed_rank(rng.normal(size=15)) < 0.05 for _ in range(1000))
+    assert 25 <= false <= 80
+
+
 def test_fit_exponent():
     sizes = np.array([10, 100, 1000, 10_000])
     exponent, off = statistics.fit_exponent(sizes, 3 * sizes**1.5)
@@ -93,13 +106,17 @@ def test_control_takes_threads():
 
 
 def test_disturbed_rounds_do_not_count():
-    assert control.quiet([1.0, 2.0, 3.0], [100, 109, 120], 100) == [1.0, 2.0]
+    # a machine at half its speed counts, one that changed meanwhile does not
+    assert control.quiet([1.0, 2.0, 3.0], [100, 200, 100], [1.0, 1.09, 1.2], 100) == [1.0, 1.0]
     busy, calm = result(ns=150), result(seed=1)
-    busy["control_ns"][:10] = [2000] * 10
+    busy["drift"][:10] = [1.3] * 10
     busy["rounds_ns"][10:] = [100.0, 101.0, 100.5, 99.5, 99.0]
     assert compare.judge("relu/64", 1, calm, busy, 0.01, 1.05).word == "same"
-    busy["control_ns"][:11] = [2000] * 11
+    busy["drift"][:11] = [1.3] * 11
     assert "4 quiet rounds of 15" in compare.judge("relu/64", 1, calm, busy, 0.01, 1.05).why
+    # a slower clock slows the control as well
+    slow = result(seed=2, ns=120, control_ns=1200)
+    assert compare.judge("relu/64", 1, calm, slow, 0.01, 1.05).word == "same"
 
 
 @pytest.mark.parametrize("level", _kernels.isa_available)
@@ -187,7 +204,7 @@ def result(name="relu/64", contestant="cpuops", ns=100.0, threads=1, rounds=15, 
     times = [float(ns * (1 + spread * v)) for v in rng.uniform(-1, 1, rounds)]
     return {
         "workload": name, "family": "small", "dtype": "float32", "threads": threads, "contestant": contestant, "variant": "",
-        "rounds_ns": times, "control_ns": [control_ns] * rounds, "control_best_ns": control_ns, "quiet": rounds,
+        "rounds_ns": times, "control_ns": [control_ns] * rounds, "drift": [1.0] * rounds, "control_usual_ns": control_ns, "quiet": rounds,
         "median_ns": statistics.median(times), "mad_ns": statistics.mad(times),
         "flops": 64.0, "bytes_read": 256, "bytes_written": 256, "limit_ns": 10.0, "limit": "memory 16K", "fraction": 0.1,
     }  # fmt: skip
@@ -252,6 +269,20 @@ def test_compare_finds_a_regression(tmp_path, capsys):
     assert status(tmp_path, base, contents(result(seed=3, ns=103), result("add/64", seed=4)), "--factor", "1.02") == 1
 
 
+def test_pairs_cancel_what_slows_down_both():
+    waves = np.random.default_rng(0).uniform(1, 2, 15)
+    base, new = result(seed=1), result(seed=2, ns=110)
+    for r in (base, new):
+        r["rounds_ns"] = list(waves * r["rounds_ns"])
+    assert compare.judge("relu/64", 1, base, new, 0.01, 1.05).word == "unjudged"
+    verdict = compare.judge_pairs("relu/64", 1, base, new, 0.01, 1.05)
+    assert verdict.word == "slower" and verdict.ratio == pytest.approx(1.1, rel=0.02)
+    assert compare.judge_pairs("relu/64", 1, base, base, 0.01, 1.05).word == "same"
+    assert compare.judge_pairs("relu/64", 1, new, base, 0.01, 1.05).word == "faster"
+    new["drift"][:11] = [1.3] * 11
+    assert compare.judge_pairs("relu/64", 1, base, new, 0.01, 1.05).why == "4 quiet rounds of 15"
+
+
 def test_compare_says_when_it_cannot_tell(tmp_path, capsys):
     base = contents(result(seed=1))
 
@@ -263,7 +294,7 @@ def test_compare_says_when_it_cannot_tell(tmp_path, capsys):
     refused(contents(result("add/64")), "nothing matched")
     refused(contents(result(threads=2)), "nothing matched")
     refused(contents(result(seed=2, spread=0.5)), "could not be judged")
-    refused(contents(result(seed=2, ns=120, control_ns=1200)), "could not be judged")
+    refused(contents(result(seed=2, ns=200, control_ns=2000)), "could not be judged")
     refused(contents(result(rounds=4)), "could not be judged")
     refused(contents(result(seed=2)), "--factor", "--factor", "0.9")
 
