@@ -49,10 +49,16 @@ stubs: $(VENV)/.has-build $(VENV)/.has-lint  ## compare the stubs with the compi
 	$(BIN)/python .ci/make_stubs.py --check
 	$(BIN)/python -m mypy.stubtest --ignore-unused-allowlist --allowlist .ci/stubtest.txt $(STUBS)
 
+# side by side: none of these tests is about threads or processes
 test-levels: $(VENV)/.has-build $(VENV)/.has-test $(VENV)/.has-train  ## run the suite at the other ISA levels of this machine (make test: the best one)
-	for level in $$($(BIN)/python -c 'import cpuops; print(*cpuops.show_config("dicts")["isa_available"][:-1])'); do \
-	    echo "== CPUOPS_ISA=$$level"; CPUOPS_ISA=$$level $(BIN)/pytest $(ONCE) $(PYTEST) || exit; \
-	done
+	@started=; failed=; for level in $$($(BIN)/python -c 'import cpuops; print(*cpuops.show_config("dicts")["isa_available"][:-1])'); do \
+	    CPUOPS_ISA=$$level $(BIN)/pytest -p no:cacheprovider $(ONCE) $(PYTEST) > $(VENV)/test-$$level.log 2>&1 & \
+	    started="$$started $$level:$$!"; \
+	done; \
+	for one in $$started; do \
+	    wait $${one#*:} || failed=yes; \
+	    echo "== CPUOPS_ISA=$${one%:*}"; tail -n 60 $(VENV)/test-$${one%:*}.log; \
+	done; [ -z "$$failed" ]
 
 test-torch: $(VENV)/.has-build $(VENV)/.has-test $(VENV)/.has-torch  ## compare every operation with PyTorch
 	$(BIN)/pytest tests/test_torch.py tests/test_opinfo.py $(PYTEST)

@@ -265,6 +265,18 @@ PREPARED = {
 }
 
 
+# ---------------------------------------------------------------- attention
+
+
+def attention(query, key, value, mask=None, attn_bias=None, *, is_causal=False):
+    """torch's, whose causal alignment is ours where there are as many queries as keys; of masks it takes one."""
+    grouped = query.shape[1] != key.shape[1]
+    return F.scaled_dot_product_attention(query, key, value, attn_bias, is_causal=is_causal, enable_gqa=grouped)
+
+
+FUNCTIONS["attention"] = attention
+
+
 # ---------------------------------------------------------------- gradients that have no function of their own
 
 
@@ -280,6 +292,11 @@ def _instance_norm(x, gamma, epsilon):
 
 def _linear_activation(x, weight, bias, total, *, activation, x_grad=True):
     return getattr(F, activation)(torch.addmm(bias, x, weight)), (x, weight, bias)
+
+
+def _attention(query, key, value, output, logsumexp, mask=None, attn_bias=None, **options):
+    leaves = (query, key, value) if attn_bias is None else (query, key, value, attn_bias)
+    return attention(query, key, value, mask, attn_bias, **options), leaves
 
 
 def _add_layer_norm(total, gamma, epsilon, sum_grad=None):
@@ -301,6 +318,7 @@ def _of_shape(function):
 
 # method -> function of its operands without output_grad that gives (output, leaves), where that is not the forward function
 GRAPHS = {
+    "attention_backward": _attention,
     "group_norm_backward": _group_norm,
     "linear_activation_backward": _linear_activation,
     "add_layer_norm_backward": _add_layer_norm,
