@@ -55,9 +55,7 @@ cdef extern from "conv.h" nogil:
         Py_ssize_t m, workers, units, tiles, block, first, next, tasks
         int share_weights, poisoned
     ctypedef struct conv_phases_call:
-        size_t scratch_bytes
-        Py_ssize_t panels, workers, units
-        int poisoned
+        conv_direct direct
         conv_job wide
     ctypedef struct conv_spread:
         size_t scratch_bytes
@@ -336,15 +334,15 @@ cdef bint phases(conv_call *call, int num_threads, list report) except -1:
     if not conv_plan_phases(call, num_threads, &d):
         return True
     if report is not None:
-        report.append(("phases", d.workers, d.scratch_bytes, d.units))
+        report.append(("phases", d.direct.workers, d.direct.scratch_bytes, d.direct.units))
         return False
-    memory = scratch(d.scratch_bytes)
+    memory = scratch(d.direct.scratch_bytes)
     with nogil:
         conv_phases_scratch(&d, memory.ptr)
-        each(conv_phases_pack, &d, call.job.groups * d.panels, num_threads)
-        if not (d.poisoned and conv_padded(&d.wide)):
-            each(conv_phases_worker, &d, d.workers, num_threads)
-    return d.poisoned and conv_padded(&d.wide)
+        each(conv_phases_pack, &d, call.job.groups * d.direct.panels, num_threads)
+        if not (d.direct.poisoned and conv_padded(&d.wide)):
+            each(conv_phases_worker, &d, d.direct.workers, num_threads)
+    return d.direct.poisoned and conv_padded(&d.wide)
 
 
 # ---------------------------------------------------------------- one job

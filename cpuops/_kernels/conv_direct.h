@@ -27,6 +27,20 @@ INLINE size_t conv_direct_weights(const conv_direct *d)
     return conv_round64(j->groups * j->outputs * conv_terms(j) * conv_size(&d->call));
 }
 
+/* the band of `j`, the correlation that is computed, is planned: how panels and regions are shared, and the scratch */
+INLINE void conv_share_direct(conv_direct *d, const conv_job *j, ptrdiff_t threads)
+{
+    const ptrdiff_t regions = j->batch * j->groups * conv_regions(j, &d->band);
+    d->panels = conv_ceil(j->outputs, GEMM_MR);
+    d->splits = conv_max(1, conv_min(d->panels / 3, 16 / conv_max(regions, 1)));
+    d->units = regions * d->splits;
+    d->workers = conv_min(threads, d->units);
+    d->next = 0, d->poisoned = 0;
+    d->band_bytes = conv_round64(d->band.cells * conv_size(&d->call));
+    d->scratch_bytes = conv_direct_weights(d) + conv_round64(conv_taps(d->call.job) * (ptrdiff_t)sizeof(ptrdiff_t)) +
+                       d->band_bytes * (size_t)d->workers;
+}
+
 INLINE void conv_plan_direct(const conv_call *call, ptrdiff_t threads, conv_direct *d)
 {
     const conv_job *j = call->job;
@@ -37,22 +51,20 @@ INLINE void conv_plan_direct(const conv_call *call, ptrdiff_t threads, conv_dire
     d->by_rows = !d->in_place && j->outputs <= 4 && conv_terms(j) <= CONV_SHORT_SUM && d->band.chunk >= j->channels;
     if (d->in_place) /* a vector of the last positions of each channel */
         d->band.cells = conv_max(d->band.cells, j->channels * SIMD_BYTES / size);
-    const ptrdiff_t regions = j->batch * j->groups * conv_regions(j, &d->band);
-    d->panels = conv_ceil(j->outputs, GEMM_MR);
-    d->splits = conv_max(1, conv_min(d->panels / 3, 16 / conv_max(regions, 1)));
-    d->units = regions * d->splits;
-    d->workers = conv_min(threads, d->units);
-    d->next = 0, d->poisoned = 0;
-    d->band_bytes = conv_round64(d->band.cells * size);
-    d->scratch_bytes = conv_direct_weights(d) + conv_round64(conv_taps(j) * (ptrdiff_t)sizeof(ptrdiff_t)) +
-                       d->band_bytes * (size_t)d->workers;
+    conv_share_direct(d, j, threads);
 }
 
-INLINE void conv_direct_scratch(conv_direct *d, void *scratch)
+/* where weights, taps and bands are in the scratch */
+INLINE void conv_lay_direct(conv_direct *d, void *scratch)
 {
     d->packed = scratch;
     d->tap = (ptrdiff_t *)((char *)scratch + conv_direct_weights(d));
     d->bands = (char *)d->tap + conv_round64(conv_taps(d->call.job) * (ptrdiff_t)sizeof(ptrdiff_t));
+}
+
+INLINE void conv_direct_scratch(conv_direct *d, void *scratch)
+{
+    conv_lay_direct(d, scratch);
     conv_tap_table(d->call.job, &d->band, d->tap);
 }
 

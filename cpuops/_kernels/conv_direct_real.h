@@ -268,10 +268,6 @@ FUNC void FN(conv_direct_unit)(const conv_direct *d, ptrdiff_t unit, real *band)
 FUNC void FN(conv_direct_worker)(conv_direct *d, ptrdiff_t i)
 {
     real *band = (real *)(d->bands + (size_t)i * d->band_bytes);
-    for (;;) {
-        const ptrdiff_t unit = __atomic_fetch_add(&d->next, 1, __ATOMIC_RELAXED);
-        if (unit >= d->units)
-            return;
+    for (ptrdiff_t unit; (unit = conv_take(&d->next, d->units)) >= 0;)
         FN(conv_direct_unit)(d, unit, band);
-    }
 }

@@ -26,6 +26,13 @@ INLINE ptrdiff_t conv_min(ptrdiff_t a, ptrdiff_t b) { return a < b ? a : b; }
 INLINE ptrdiff_t conv_max(ptrdiff_t a, ptrdiff_t b) { return a > b ? a : b; }
 INLINE ptrdiff_t conv_ceil(ptrdiff_t a, ptrdiff_t b) { return (a + b - 1) / b; } /* a >= 0 */
 INLINE size_t conv_round64(ptrdiff_t bytes) { return ((size_t)bytes + 63) / 64 * 64; }
+/* the next unit for a worker, or a negative number where there are none left */
+INLINE ptrdiff_t conv_take(ptrdiff_t *next, ptrdiff_t units)
+{
+    const ptrdiff_t unit = __atomic_fetch_add(next, 1, __ATOMIC_RELAXED);
+    return unit < units ? unit : -1;
+}
+
 INLINE ptrdiff_t conv_size(const conv_call *call) { return call->f64 ? 8 : 4; }
 INLINE ptrdiff_t conv_gcd(ptrdiff_t a, ptrdiff_t b)
 {

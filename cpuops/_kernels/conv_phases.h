@@ -21,26 +21,13 @@ typedef struct {
 } conv_one_phase;
 
 typedef struct {
-    conv_call call; /* of the forward job: in: output's gradient, w: weights, out: x's gradient */
-    conv_job wide;  /* the correlation that has the taps of all phases, and the most cells */
-    conv_band band;
+    /* call: of the forward job: in: output's gradient, w: weights, out: x's gradient; band: of `wide`; tap: of all phases */
+    conv_direct direct;
+    conv_job wide; /* the correlation that has the taps of all phases, and the most cells */
     conv_one_phase phase[CONV_PHASES]; /* neighbours along a row side by side */
     ptrdiff_t phases;
-    int pairs;                 /* they are stored two by two */
-    ptrdiff_t panels, splits;  /* as in conv_direct */
-    ptrdiff_t units, next, workers;
-    size_t scratch_bytes, band_bytes;
-    void *packed;
-    ptrdiff_t *tap;
-    char *bands;
-    int poisoned; /* a weight is not finite */
+    int pairs; /* they are stored two by two */
 } conv_phases_call;
-
-INLINE size_t conv_phases_weights(const conv_phases_call *d)
-{
-    const conv_job *f = d->call.job;
-    return conv_round64(f->groups * f->outputs * conv_terms(f) * conv_size(&d->call));
-}
 
 INLINE int conv_phases_fit(const conv_job *f, ptrdiff_t size)
 {
@@ -59,7 +46,7 @@ INLINE int conv_phases_fit(const conv_job *f, ptrdiff_t size)
 /* the phases, and the job that is as wide as all of them; returns whether there is anything to do */
 INLINE int conv_list_phases(conv_phases_call *d)
 {
-    const conv_job *f = d->call.job;
+    const conv_job *f = d->direct.call.job;
     ptrdiff_t t0[3], taps = 0, terms = 0;
     d->phases = 0;
     for (t0[0] = 0; t0[0] < conv_phases(f, 0); t0[0]++)
@@ -99,32 +86,21 @@ INLINE int conv_list_phases(conv_phases_call *d)
 INLINE int conv_plan_phases(const conv_call *call, ptrdiff_t threads, conv_phases_call *d)
 {
     const ptrdiff_t size = conv_size(call);
-    d->call = *call;
+    d->direct.call = *call;
     if (!conv_list_phases(d) || !conv_band_fits(&d->wide, size, CONV_PHASES_BYTES))
         return 0;
-    const conv_job *j = &d->wide;
-    conv_plan_band(j, size, PTRDIFF_MAX, &d->band);
-    const ptrdiff_t regions = j->batch * j->groups * conv_regions(j, &d->band);
-    d->panels = conv_ceil(j->outputs, GEMM_MR);
-    d->splits = conv_max(1, conv_min(d->panels / 3, 16 / conv_max(regions, 1)));
-    d->units = regions * d->splits;
-    d->workers = conv_min(threads, d->units);
-    d->next = 0, d->poisoned = 0;
-    d->band_bytes = conv_round64(d->band.cells * size);
-    d->scratch_bytes = conv_phases_weights(d) + conv_round64(conv_taps(call->job) * (ptrdiff_t)sizeof(ptrdiff_t)) +
-                       d->band_bytes * (size_t)d->workers;
+    conv_plan_band(&d->wide, size, PTRDIFF_MAX, &d->direct.band);
+    conv_share_direct(&d->direct, &d->wide, threads);
     return 1;
 }
 
 INLINE void conv_phases_scratch(conv_phases_call *d, void *scratch)
 {
-    d->packed = scratch;
-    d->tap = (ptrdiff_t *)((char *)scratch + conv_phases_weights(d));
-    d->bands = (char *)d->tap + conv_round64(conv_taps(d->call.job) * (ptrdiff_t)sizeof(ptrdiff_t));
-    const conv_band *b = &d->band;
+    conv_lay_direct(&d->direct, scratch);
+    const conv_band *b = &d->direct.band;
     for (ptrdiff_t i = 0; i < d->phases; i++) {
         const conv_job *j = &d->phase[i].job;
-        ptrdiff_t *tap = d->tap + d->phase[i].first;
+        ptrdiff_t *tap = d->direct.tap + d->phase[i].first;
         for (ptrdiff_t z = 0; z < j->kernel[0]; z++)
             for (ptrdiff_t y = 0; y < j->kernel[1]; y++)
                 for (ptrdiff_t x = 0; x < j->kernel[2]; x++)

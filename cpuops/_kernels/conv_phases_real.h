@@ -3,14 +3,15 @@
 /* task i: one panel of weights of all phases; panels and groups one after the other */
 FUNC void FN(conv_phases_pack)(conv_phases_call *d, ptrdiff_t i)
 {
-    const conv_job *f = d->call.job;
-    const ptrdiff_t panel = conv_split(&i, d->panels), g = i;
-    const ptrdiff_t m0 = conv_part(f->channels, d->panels, panel), h = conv_part(f->channels, d->panels, panel + 1) - m0;
+    conv_direct *t = &d->direct;
+    const conv_job *f = t->call.job;
+    const ptrdiff_t panel = conv_split(&i, t->panels), g = i;
+    const ptrdiff_t m0 = conv_part(f->channels, t->panels, panel), h = conv_part(f->channels, t->panels, panel + 1) - m0;
     for (ptrdiff_t q = 0; q < d->phases; q++) {
         const conv_one_phase *p = d->phase + q;
-        if (!FN(conv_pack_panel)(&p->job, (const real *)d->call.w + p->w_start + g * f->w_group + m0 * f->w_channel, h,
-                                 (real *)d->packed + p->packed + (g * f->channels + m0) * conv_terms(&p->job)))
-            __atomic_store_n(&d->poisoned, 1, __ATOMIC_RELAXED);
+        if (!FN(conv_pack_panel)(&p->job, (const real *)t->call.w + p->w_start + g * f->w_group + m0 * f->w_channel, h,
+                                 (real *)t->packed + p->packed + (g * f->channels + m0) * conv_terms(&p->job)))
+            __atomic_store_n(&t->poisoned, 1, __ATOMIC_RELAXED);
     }
 }
 
@@ -38,7 +39,7 @@ INLINE void FN(conv_store_phase)(const conv_phases_call *d, const conv_one_phase
                                  int add)
 {
     const conv_job *j = &p->job;
-    const ptrdiff_t cells = d->call.job->in[2];
+    const ptrdiff_t cells = d->direct.call.job->in[2];
     for (ptrdiff_t i = 0; i < n && r->y + y < j->out[1]; y++, x = 0) {
         const ptrdiff_t run = conv_min(conv_min(r->cols, j->out[2] - r->x) - x, n - i);
         real *to = out + (r->y + y) * j->out_axis[1] + (r->x + x) * j->out_axis[2];
@@ -49,21 +50,22 @@ INLINE void FN(conv_store_phase)(const conv_phases_call *d, const conv_one_phase
             else
                 FN(conv_store_run)(tile + m * width + i, to + m * j->out_channel, j->out_axis[2], run, add);
         }
-        i += d->band.row - x;
+        i += d->direct.band.row - x;
     }
 }
 
 /* one unit: a region of one image and group, for all or some panels of the channels of x */
 FUNC void FN(conv_phases_unit)(const conv_phases_call *d, ptrdiff_t unit, real *band)
 {
+    const conv_direct *t = &d->direct;
     const conv_job *j = &d->wide;
-    const conv_band *b = &d->band;
-    const ptrdiff_t split = conv_split(&unit, d->splits);
+    const conv_band *b = &t->band;
+    const ptrdiff_t split = conv_split(&unit, t->splits);
     conv_region r = conv_find_region(j, b, unit);
     const ptrdiff_t g = conv_split(&r.image, j->groups), flat = (r.rows - 1) * b->row + r.cols, by = d->pairs ? 2 : 1;
-    const ptrdiff_t first = conv_part(d->panels, d->splits, split), end = conv_part(d->panels, d->splits, split + 1);
-    const real *in = (const real *)d->call.in + r.image * j->in_batch + g * j->in_group;
-    real *out = (real *)d->call.out + r.image * j->out_batch + g * j->out_group;
+    const ptrdiff_t first = conv_part(t->panels, t->splits, split), end = conv_part(t->panels, t->splits, split + 1);
+    const real *in = (const real *)t->call.in + r.image * j->in_batch + g * j->in_group;
+    real *out = (real *)t->call.out + r.image * j->out_batch + g * j->out_group;
     real tile[2][GEMM_MR * 2 * LANES + LANES] __attribute__((aligned(64))); /* pairs are read one vector beyond */
     for (ptrdiff_t c0 = 0; c0 < j->channels; c0 += b->chunk) {
         const ptrdiff_t nc = conv_min(b->chunk, j->channels - c0);
@@ -73,17 +75,17 @@ FUNC void FN(conv_phases_unit)(const conv_phases_call *d, ptrdiff_t unit, real *
             if (r.z >= p->job.out[0])
                 continue;
             for (ptrdiff_t i = first; i < end; i++) {
-                const ptrdiff_t m0 = conv_part(j->outputs, d->panels, i), h = conv_part(j->outputs, d->panels, i + 1) - m0;
-                const real *bias = d->call.bias && c0 == 0 ? (const real *)d->call.bias + g * j->outputs + m0 : NULL;
+                const ptrdiff_t m0 = conv_part(j->outputs, t->panels, i), h = conv_part(j->outputs, t->panels, i + 1) - m0;
+                const real *bias = t->call.bias && c0 == 0 ? (const real *)t->call.bias + g * j->outputs + m0 : NULL;
                 real *to = out + p->start + r.z * p->job.out_axis[0] + m0 * j->out_channel;
                 for (ptrdiff_t from = 0, y = 0, x = 0, width; from < flat; from += width) {
                     const ptrdiff_t left = conv_ceil(flat - from, LANES);
                     const int v = left >= 4 && h <= CONV_WIDE_ROWS ? 2 : left >= 2;
                     width = (ptrdiff_t)LANES << v;
                     for (ptrdiff_t k = 0; k < by; k++) {
-                        const ptrdiff_t taps = conv_taps(&p[k].job), *tap = d->tap + p[k].first;
+                        const ptrdiff_t taps = conv_taps(&p[k].job), *tap = t->tap + p[k].first;
                         const real *cells = band + from + (taps == 1 ? *tap : 0); /* tiles of one tap look into no table */
-                        const real *w = (const real *)d->packed + p[k].packed + (g * j->outputs + m0) * j->channels * taps + c0 * taps * h;
+                        const real *w = (const real *)t->packed + p[k].packed + (g * j->outputs + m0) * j->channels * taps + c0 * taps * h;
                         FN(conv_tiles)[h - 1][v](w, bias, cells, tap, taps, nc, b->channel, 0, tile[k], width);
                     }
                     FN(conv_store_phase)(d, p, &r, tile[0], d->pairs ? tile[1] : NULL, h, width, y, x, conv_min(width, flat - from),
@@ -99,11 +101,7 @@ FUNC void FN(conv_phases_unit)(const conv_phases_call *d, ptrdiff_t unit, real *
 /* takes units until there are none left */
 FUNC void FN(conv_phases_worker)(conv_phases_call *d, ptrdiff_t i)
 {
-    real *band = (real *)(d->bands + (size_t)i * d->band_bytes);
-    for (;;) {
-        const ptrdiff_t unit = __atomic_fetch_add(&d->next, 1, __ATOMIC_RELAXED);
-        if (unit >= d->units)
-            return;
+    real *band = (real *)(d->direct.bands + (size_t)i * d->direct.band_bytes);
+    for (ptrdiff_t unit; (unit = conv_take(&d->direct.next, d->direct.units)) >= 0;)
         FN(conv_phases_unit)(d, unit, band);
-    }
 }

@@ -3,60 +3,27 @@
 
 /* ---- cells of a row ---- */
 
-/* lanes first..end-1 of a vector, of any integers, as a mask; and what is loaded under it: the other lanes are 0 and not read */
-#if SIMD_AVX512
-typedef vmask FN(conv_span);
-INLINE FN(conv_span) FN(conv_span_of)(ptrdiff_t first, ptrdiff_t end)
-{
-    const ptrdiff_t a = conv_min(conv_max(first, 0), LANES), b = conv_min(conv_max(end, 0), LANES);
-    return (vmask)(((1u << b) - 1) & ~((1u << a) - 1));
-}
-INLINE vec FN(conv_load_span)(const real *p, FN(conv_span) m)
-{
-#if IS_F64
-    return (vec)_mm512_maskz_loadu_pd(m, p);
-#else
-    return (vec)_mm512_maskz_loadu_ps(m, p);
-#endif
-}
-#else
-typedef __m256i FN(conv_span);
-INLINE FN(conv_span) FN(conv_span_of)(ptrdiff_t first, ptrdiff_t end)
-{
-    const real a = (real)conv_min(conv_max(first, 0), LANES), b = (real)conv_min(conv_max(end, 0), LANES);
-    return (__m256i)mand(vge(viota(), vset(a)), vlt(viota(), vset(b)));
-}
-INLINE vec FN(conv_load_span)(const real *p, FN(conv_span) m)
-{
-#if IS_F64
-    return (vec)_mm256_maskload_pd(p, m);
-#else
-    return (vec)_mm256_maskload_ps(p, m);
-#endif
-}
-#endif
-
 /* the masks of a vector whose first cells are c, c + 1, ..., c + n - 1 of a row of `width` cells; stride 2: of pairs of vectors
  * from cells c, c + 2, ... on */
-INLINE void FN(conv_plane_spans)(ptrdiff_t n, ptrdiff_t step, ptrdiff_t c, ptrdiff_t width, FN(conv_span) * m)
+INLINE void FN(conv_plane_spans)(ptrdiff_t n, ptrdiff_t step, ptrdiff_t c, ptrdiff_t width, vmask * m)
 {
     for (ptrdiff_t v = 0; v < n; v += step) {
-        m[v] = FN(conv_span_of)(-(c + v), width - (c + v));
+        m[v] = mspan(-(c + v), width - (c + v));
         if (step == 2)
-            m[v + 1] = FN(conv_span_of)(-(c + v + LANES), width - (c + v + LANES));
+            m[v + 1] = mspan(-(c + v + LANES), width - (c + v + LANES));
     }
 }
 
 /* t[v] = the cells v, v + step, v + 2*step, ... from p on, 0 <= v < n; masked at an edge of the row */
-INLINE void FN(conv_plane_cells)(const int n, const int step, const int edge, const real *p, const FN(conv_span) * m, vec *t)
+INLINE void FN(conv_plane_cells)(const int n, const int step, const int edge, const real *p, const vmask * m, vec *t)
 {
 #pragma GCC unroll 6
     for (int v = 0; v < n; v += step) {
-        const vec a = edge ? FN(conv_load_span)(p + v, m[v]) : vload(p + v);
+        const vec a = edge ? vload_m(p + v, m[v]) : vload(p + v);
         if (step == 1)
             t[v] = a;
         else {
-            const vec b = edge ? FN(conv_load_span)(p + v + LANES, m[v + 1]) : vload(p + v + LANES);
+            const vec b = edge ? vload_m(p + v + LANES, m[v + 1]) : vload(p + v + LANES);
             vec odd;
             vdeal(a, b, &t[v], &odd);
             if (v + 1 < n)
@@ -110,7 +77,7 @@ INLINE ptrdiff_t FN(conv_plane_deep)(const ptrdiff_t k, const ptrdiff_t e) { ret
 FUNC void FN(conv_planes_prepare)(conv_planes *d, int spread, int weights)
 {
     const conv_job *j = d->call.job;
-    FN(conv_span) *m = (FN(conv_span) *)d->spans;
+    vmask *m = (vmask *)d->spans;
     memset(d->zeros, 0, conv_planes_zeros(d));
     if (spread) {
         const ptrdiff_t e = j->off[2] & 1, deep = FN(conv_plane_deep)(j->kernel[2], e);
@@ -127,7 +94,7 @@ FUNC void FN(conv_planes_prepare)(conv_planes *d, int spread, int weights)
 /* a vector of `rows` output rows, n lanes of it, from cell c on of their input rows; k, step, rows and edge are constants after
  * inlining. Each sum is over the rows of taps, then their columns */
 INLINE void FN(conv_plane_tile)(const int k, const int step, const int rows, const int edge, const vec *w, vec bias,
-                                const real *const *row, ptrdiff_t c, const FN(conv_span) * m, real *out, ptrdiff_t apart, ptrdiff_t n)
+                                const real *const *row, ptrdiff_t c, const vmask * m, real *out, ptrdiff_t apart, ptrdiff_t n)
 {
     vec s[CONV_PLANES_ROWS], t[CONV_PLANES_REACH];
 #pragma GCC unroll 7
@@ -158,7 +125,7 @@ INLINE void FN(conv_plane_pass)(const int k, const int step, const int rows, con
 {
     const conv_job *j = d->call.job;
     const ptrdiff_t width = j->in[2], count = j->out[2], apart = j->out_axis[1];
-    const FN(conv_span) *m = (const FN(conv_span) *)d->spans;
+    const vmask *m = (const vmask *)d->spans;
     const vec bias = d->call.bias ? vset(((const real *)d->call.bias)[g]) : vzero();
     vec w[CONV_PLANE_KERNEL];
     FN(conv_plane_weights)(k, j, (const real *)d->call.w + g * j->w_group, w);
@@ -222,7 +189,7 @@ INLINE int FN(conv_plane_spread_tap)(const int k, const int e, const int odd, co
 /* `pairs` pairs of rows of x: vectors of even and of odd cells from window c on of the gradient's rows, of which `width` exist.
  * n cells of x. k, e, pairs and edge are constants after inlining */
 INLINE void FN(conv_plane_spread_tile)(const int k, const int e, const int pairs, const int edge, const vec *w, vec bias,
-                                       const real *const *row, ptrdiff_t c, const FN(conv_span) * m, real *out,
+                                       const real *const *row, ptrdiff_t c, const vmask * m, real *out,
                                        ptrdiff_t apart, ptrdiff_t rows, ptrdiff_t n)
 {
     const int deep = (int)FN(conv_plane_deep)(k, e);
@@ -271,7 +238,7 @@ INLINE void FN(conv_plane_spread_pass)(const int k, const int e, const int pairs
     const conv_job *f = d->call.job;
     const int deep = (int)FN(conv_plane_deep)(k, e);
     const ptrdiff_t width = f->out[2], count = f->in[2], apart = f->in_axis[1];
-    const FN(conv_span) *m = (const FN(conv_span) *)d->spans;
+    const vmask *m = (const vmask *)d->spans;
     const vec bias = d->call.bias ? vset(((const real *)d->call.bias)[g]) : vzero();
     vec w[CONV_PLANE_KERNEL];
     FN(conv_plane_weights)(k, f, (const real *)d->call.w + g * f->w_group, w);
@@ -319,10 +286,7 @@ INLINE void FN(conv_planes_units)(conv_planes *d, const int of_x)
 {
     const conv_job *j = d->call.job;
     const ptrdiff_t height = of_x ? j->in[1] : j->out[1];
-    for (;;) {
-        const ptrdiff_t unit = __atomic_fetch_add(&d->next, 1, __ATOMIC_RELAXED);
-        if (unit >= d->units)
-            return;
+    for (ptrdiff_t unit; (unit = conv_take(&d->next, d->units)) >= 0;) {
         const ptrdiff_t first = unit / d->bands * d->planes, y = unit % d->bands * d->rows;
         ptrdiff_t b = first / j->groups, g = first % j->groups;
         for (ptrdiff_t p = 0; p < d->planes && b < j->batch; p++) {
@@ -354,7 +318,7 @@ FUNC void FN(conv_planes_spread_worker)(conv_planes *d, ptrdiff_t i)
 
 /* s[tap] += vectors of CONV_PLANE_GRADS rows of gradients times the cells that the tap reads */
 INLINE void FN(conv_plane_products)(const int k, const int step, const int edge, const real *const *grad, const real *const *row,
-                                    ptrdiff_t x, ptrdiff_t n, ptrdiff_t c, const FN(conv_span) * m, vec *s)
+                                    ptrdiff_t x, ptrdiff_t n, ptrdiff_t c, const vmask * m, vec *s)
 {
     vec g[CONV_PLANE_GRADS], t[CONV_PLANES_REACH];
 #pragma GCC unroll 7
@@ -387,7 +351,7 @@ INLINE void FN(conv_plane_sums)(const int k, const int step, const conv_planes *
         for (ptrdiff_t y = y0; y < y1; y += CONV_PLANE_GRADS) {
             FN(conv_plane_rows)(grad, j->out_axis[1], y1, zeros, y, CONV_PLANE_GRADS, from);
             FN(conv_plane_rows)(in, j->in_axis[1], j->in[1], zeros, y * step + j->off[1], (CONV_PLANE_GRADS - 1) * step + k, row);
-            const FN(conv_span) *m = (const FN(conv_span) *)d->spans;
+            const vmask *m = (const vmask *)d->spans;
             for (ptrdiff_t x = 0, c = j->off[2]; x < count; x += LANES, c += step * LANES, m += CONV_PLANES_REACH + 1)
                 if (x + LANES <= count && FN(conv_plane_inside)(k, step, c, width))
                     FN(conv_plane_products)(k, step, 0, from, row, x, LANES, c, m, s);
@@ -436,12 +400,8 @@ INLINE void FN(conv_plane_piece)(const conv_planes *d, ptrdiff_t unit)
 FUNC void FN(conv_planes_weight_worker)(conv_planes *d, ptrdiff_t i)
 {
     (void)i;
-    for (;;) {
-        const ptrdiff_t unit = __atomic_fetch_add(&d->next, 1, __ATOMIC_RELAXED);
-        if (unit >= d->units)
-            return;
+    for (ptrdiff_t unit; (unit = conv_take(&d->next, d->units)) >= 0;)
         FN(conv_plane_piece)(d, unit);
-    }
 }
 
 /* the pieces of all groups, in order, to the weight gradient */

@@ -91,10 +91,6 @@ FUNC void FN(conv_spread_unit)(conv_spread *d, ptrdiff_t unit, real *frame)
 FUNC void FN(conv_spread_worker)(conv_spread *d, ptrdiff_t i)
 {
     real *frame = (real *)(d->frames + (size_t)i * d->frame_bytes);
-    for (;;) {
-        const ptrdiff_t unit = __atomic_fetch_add(&d->next, 1, __ATOMIC_RELAXED);
-        if (unit >= d->units)
-            return;
+    for (ptrdiff_t unit; (unit = conv_take(&d->next, d->units)) >= 0;)
         FN(conv_spread_unit)(d, unit, frame);
-    }
 }

@@ -120,12 +120,8 @@ FUNC void FN(conv_lanes_worker)(conv_lanes *d, ptrdiff_t i)
     vec *sum = (vec *)mine;
     real *band = (real *)(mine + conv_lanes_sums(d));
     real *grad = (real *)((char *)band + conv_round64(d->band.cells * (ptrdiff_t)sizeof(real)));
-    for (;;) {
-        const ptrdiff_t unit = __atomic_fetch_add(&d->next, 1, __ATOMIC_RELAXED);
-        if (unit >= d->units)
-            return;
+    for (ptrdiff_t unit; (unit = conv_take(&d->next, d->units)) >= 0;)
         FN(conv_lanes_unit)(d, unit, sum, band, grad);
-    }
 }
 
 /* the pieces of one output channel (counted through all groups), in order, to the weight gradient */
@@ -280,12 +276,8 @@ FUNC void FN(conv_outer_worker)(conv_outer *d, ptrdiff_t i)
 {
     char *mine = d->memory + (size_t)i * d->worker_bytes;
     real *band = (real *)mine, *grad = (real *)(mine + conv_round64(d->band.cells * (ptrdiff_t)sizeof(real)));
-    for (;;) {
-        const ptrdiff_t unit = __atomic_fetch_add(&d->next, 1, __ATOMIC_RELAXED);
-        if (unit >= d->units)
-            return;
+    for (ptrdiff_t unit; (unit = conv_take(&d->next, d->units)) >= 0;)
         FN(conv_outer_unit)(d, unit, band, grad);
-    }
 }
 
 /* the pieces of some terms of one panel, in order, to the weight gradient */

@@ -9,6 +9,7 @@
  *   wsums wadd wtotal   a running sum of vec in double: its state, a vector added, the total
  *   vdeal vzip          of two vectors laid end to end: those at even and those at odd places, and back
  *   vdeal_four          four vectors from memory: of every four cells the first, the second, ...
+ *   mspan vload_m       lanes first..end-1 of any two integers as a mask; a load of a mask's lanes: others read as 0, not from memory
  *   inum                the integer scalar of ivec: int32_t for float, int64_t for double
  *   ivset ivload ivstore iveq ivlt ivsel    broadcast, unaligned access, equal and less (vmasks), a where the mask, else b
  *   ivof                the lanes of a vec without their fractions, as integers; they must fit
@@ -43,6 +44,8 @@
 #define vgather FN(vgather)
 #define vgather_pairs FN(vgather_pairs)
 #define ivsel FN(ivsel)
+#define mspan FN(mspan)
+#define vload_m FN(vload_m)
 #define vdeal FN(vdeal)
 #define vdeal_four FN(vdeal_four)
 #define vzip FN(vzip)

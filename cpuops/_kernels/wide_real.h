@@ -130,6 +130,34 @@ INLINE vec vgather(const real *p, ivec i, vmask m)
 }
 #endif
 
+INLINE vmask mspan(ptrdiff_t first, ptrdiff_t end)
+{
+    first = first < 0 ? 0 : first < LANES ? first : LANES;
+    end = end < 0 ? 0 : end < LANES ? end : LANES;
+#if SIMD_AVX512
+    return (vmask)(((1u << end) - 1) & ~((1u << first) - 1));
+#else
+    return mand(vge(viota(), vset((real)first)), vlt(viota(), vset((real)end)));
+#endif
+}
+INLINE vec vload_m(const real *p, vmask m)
+{
+#if SIMD_AVX512 && IS_F64
+    return (vec)_mm512_maskz_loadu_pd(m, p);
+#elif SIMD_AVX512
+    return (vec)_mm512_maskz_loadu_ps(m, p);
+#elif SIMD_AVX2 && IS_F64
+    return (vec)_mm256_maskload_pd(p, (__m256i)m);
+#elif SIMD_AVX2
+    return (vec)_mm256_maskload_ps(p, (__m256i)m);
+#else
+    vec v = vzero();
+    for (int k = 0; k < LANES; k++)
+        v[k] = m[k] ? p[k] : 0;
+    return v;
+#endif
+}
+
 #define PICK4(b, s) (b), (b) + (s), (b) + 2 * (s), (b) + 3 * (s)
 #define PICK8(b, s) PICK4(b, s), PICK4((b) + 4 * (s), s)
 #define PICK16(b, s) PICK8(b, s), PICK8((b) + 8 * (s), s)

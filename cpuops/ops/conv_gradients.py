@@ -10,323 +10,151 @@ from .conv_geometry import LAYOUTS, _geometry, _operands
 
 __all__ = ["ConvGradients"]
 
+# number of axes -> the shapes of x, weight and output
+SHAPES = {
+    1: ("[B, Cin, L]", "[Cout, Cin/groups, K]", "[B, Cout, OL]"),
+    2: (
+        "[B, Cin, H, W], or [B, H, W, Cin]",
+        "[Cout, Cin/groups, KH, KW], or [KH, KW, Cin/groups, Cout]",
+        "[B, Cout, OH, OW], or [B, OH, OW, Cout]",
+    ),
+    3: ("[B, Cin, D, H, W]", "[Cout, Cin/groups, KD, KH, KW]", "[B, Cout, OD, OH, OW]"),
+}
+_OUT = """
+out : ndarray, optional
+    Where the result is written."""
+# gradient -> (what the forward is differentiated by, its own parameters, what is returned)
+_GRADIENTS = {
+    "x": ("x", """\
+x : ndarray {x}
+    Only its shape and dtype count.
+weight : ndarray {weight}
+output_grad : ndarray {output}
+{options}
+    As given to :meth:`{forward}`.""" + _OUT, """\
+ndarray of x's shape
+    Cells that no window covers are 0."""),
+    "weight": ("the weight", """\
+x : ndarray {x}
+weight : ndarray {weight}
+    Only its shape and dtype count.
+output_grad : ndarray {output}
+{options}
+    As given to :meth:`{forward}`.""" + _OUT, "ndarray of weight's shape"),
+    "bias": ("the bias", """\
+x : ndarray {x}
+    Only its batch and dtype count.
+bias : ndarray [Cout]
+    Only its shape and dtype count.
+output_grad : ndarray {output}{layout}""" + _OUT, """\
+ndarray [Cout]
+    Summed in double precision."""),
+    "all": ("all operands at once", """\
+x : ndarray {x}
+weight : ndarray {weight}
+output_grad : ndarray {output}
+bias : bool
+    Whether the forward pass had a bias.
+{options}
+    As given to :meth:`{forward}`.""", """\
+Conv{n}dGrads
+    (x_grad, weight_grad, bias_grad); bias_grad is None without bias."""),
+}  # fmt: skip
+_DOC = """Differentiate :meth:`{forward}` by {by}{formula}.
+
+Parameters
+----------
+{parameters}
+
+Returns
+-------
+{returned}
+
+Raises
+------
+ShapeError, DTypeError, ArgumentError
+    As the forward; ShapeError also when output_grad has not the output's shape.
+"""
+
+
+def _documented(n, gradient, formula="", notes=""):
+    """Give a gradient of the convolution along n axes its docstring."""
+    by, parameters, returned = _GRADIENTS[gradient]
+    x, weight, output = SHAPES[n]
+    words = {
+        "n": n, "forward": f"conv{n}d", "by": by, "formula": formula, "x": x, "weight": weight, "output": output,
+        "options": "stride, padding, dilation, groups" + ", layout" * (n == 2),
+        "layout": '\nlayout : {"NCHW", "NHWC"}' * (n == 2),
+    }  # fmt: skip
+    text = _DOC.format(parameters=parameters.format(**words), returned=returned.format(**words), **words)
+    if notes:
+        text += f"\nNotes\n-----\n{notes}\n"
+
+    def document(method):
+        method.__doc__ = text
+        return method
+
+    return document
+
 
 class ConvGradients:
     """Gradients of convolution."""
 
+    @_documented(1, "x", ": x_grad[b,c,l] = Σ_{m,k} weight[m,c,k] · output_grad[b,m,o], o·stride + k·dilation − before = l")
     def conv1d_x_backward(self, x, weight, output_grad, *, stride=1, padding=0, dilation=1, groups=1, out=None):
-        """Differentiate :meth:`conv1d` by x: x_grad[b,c,l] = Σ_{m,k} weight[m,c,k] · output_grad[b,m,o], o·stride + k·dilation − before = l.
-
-        Parameters
-        ----------
-        x : ndarray [B, Cin, L]
-            Only its shape and dtype count.
-        weight : ndarray [Cout, Cin/groups, K]
-        output_grad : ndarray of the output's shape
-        stride, padding, dilation, groups
-            As given to :meth:`conv1d`.
-        out : ndarray, optional
-            Where the result is written.
-
-        Returns
-        -------
-        ndarray [B, Cin, L]
-            Cells that no window covers are 0.
-
-        Raises
-        ------
-        ShapeError, DTypeError, ArgumentError
-            As the forward; ShapeError also when output_grad has not the output's shape.
-        """
         return self._conv_x("conv1d_x_backward", 1, x, weight, output_grad, stride, padding, dilation, groups, "NCHW", out)
 
+    @_documented(
+        2, "x", ": x_grad[b,c,h,w] = Σ weight[m,c,i,j] · output_grad[b,m,p,q] over p·sh + i·dh − top = h, …",
+        "A correlation of output_grad with the flipped weights, one for each position of a cell between strides, so that "
+        "nothing is multiplied by a zero: as many flops as the forward pass.",
+    )
     def conv2d_x_backward(self, x, weight, output_grad, *, stride=1, padding=0, dilation=1, groups=1, layout="NCHW", out=None):
-        """Differentiate :meth:`conv2d` by x: x_grad[b,c,h,w] = Σ weight[m,c,i,j] · output_grad[b,m,p,q] over p·sh + i·dh − top = h, ….
-
-        Parameters
-        ----------
-        x : ndarray [B, Cin, H, W], or [B, H, W, Cin]
-            Only its shape and dtype count.
-        weight : ndarray [Cout, Cin/groups, KH, KW], or [KH, KW, Cin/groups, Cout]
-        output_grad : ndarray of the output's shape
-        stride, padding, dilation, groups, layout
-            As given to :meth:`conv2d`.
-        out : ndarray, optional
-            Where the result is written.
-
-        Returns
-        -------
-        ndarray of x's shape
-            Cells that no window covers are 0.
-
-        Raises
-        ------
-        ShapeError, DTypeError, ArgumentError
-            As the forward; ShapeError also when output_grad has not the output's shape.
-
-        Notes
-        -----
-        A correlation of output_grad with the flipped weights, one for each position of a cell between strides, so that
-        nothing is multiplied by a zero: as many flops as the forward pass.
-        """
         return self._conv_x("conv2d_x_backward", 2, x, weight, output_grad, stride, padding, dilation, groups, layout, out)
 
+    @_documented(3, "x", ", as :meth:`conv2d_x_backward` with one more axis")
     def conv3d_x_backward(self, x, weight, output_grad, *, stride=1, padding=0, dilation=1, groups=1, out=None):
-        """Differentiate :meth:`conv3d` by x, as :meth:`conv2d_x_backward` with one more axis.
-
-        Parameters
-        ----------
-        x : ndarray [B, Cin, D, H, W]
-            Only its shape and dtype count.
-        weight : ndarray [Cout, Cin/groups, KD, KH, KW]
-        output_grad : ndarray of the output's shape
-        stride, padding, dilation, groups
-            As given to :meth:`conv3d`.
-        out : ndarray, optional
-            Where the result is written.
-
-        Returns
-        -------
-        ndarray of x's shape
-            Cells that no window covers are 0.
-
-        Raises
-        ------
-        ShapeError, DTypeError, ArgumentError
-            As the forward; ShapeError also when output_grad has not the output's shape.
-        """
         return self._conv_x("conv3d_x_backward", 3, x, weight, output_grad, stride, padding, dilation, groups, "NCHW", out)
 
+    @_documented(1, "weight", ": weight_grad[m,c,k] = Σ_{b,o} output_grad[b,m,o] · x[b,c, o·stride + k·dilation − before]")
     def conv1d_weight_backward(self, x, weight, output_grad, *, stride=1, padding=0, dilation=1, groups=1, out=None):
-        """Differentiate :meth:`conv1d` by the weight: weight_grad[m,c,k] = Σ_{b,o} output_grad[b,m,o] · x[b,c, o·stride + k·dilation − before].
-
-        Parameters
-        ----------
-        x : ndarray [B, Cin, L]
-        weight : ndarray [Cout, Cin/groups, K]
-            Only its shape and dtype count.
-        output_grad : ndarray of the output's shape
-        stride, padding, dilation, groups
-            As given to :meth:`conv1d`.
-        out : ndarray, optional
-            Where the result is written.
-
-        Returns
-        -------
-        ndarray [Cout, Cin/groups, K]
-
-        Raises
-        ------
-        ShapeError, DTypeError, ArgumentError
-            As the forward; ShapeError also when output_grad has not the output's shape.
-        """
         return self._conv_weight("conv1d_weight_backward", 1, x, weight, output_grad, stride, padding, dilation, groups, "NCHW", out)
 
+    @_documented(
+        2, "weight", ": weight_grad[m,c,i,j] = Σ_{b,p,q} output_grad[b,m,p,q] · x[b,c, p·sh + i·dh − top, …]",
+        "The sum over batch and positions is cut into pieces by shape; the pieces are added in index order.",
+    )
     def conv2d_weight_backward(self, x, weight, output_grad, *, stride=1, padding=0, dilation=1, groups=1, layout="NCHW", out=None):
-        """Differentiate :meth:`conv2d` by the weight: weight_grad[m,c,i,j] = Σ_{b,p,q} output_grad[b,m,p,q] · x[b,c, p·sh + i·dh − top, …].
-
-        Parameters
-        ----------
-        x : ndarray [B, Cin, H, W], or [B, H, W, Cin]
-        weight : ndarray [Cout, Cin/groups, KH, KW], or [KH, KW, Cin/groups, Cout]
-            Only its shape and dtype count.
-        output_grad : ndarray of the output's shape
-        stride, padding, dilation, groups, layout
-            As given to :meth:`conv2d`.
-        out : ndarray, optional
-            Where the result is written.
-
-        Returns
-        -------
-        ndarray of weight's shape
-
-        Raises
-        ------
-        ShapeError, DTypeError, ArgumentError
-            As the forward; ShapeError also when output_grad has not the output's shape.
-
-        Notes
-        -----
-        The sum over batch and positions is cut into pieces by shape; the pieces are added in index order.
-        """
         return self._conv_weight("conv2d_weight_backward", 2, x, weight, output_grad, stride, padding, dilation, groups, layout, out)
 
+    @_documented(3, "weight", ", as :meth:`conv2d_weight_backward` with one more axis")
     def conv3d_weight_backward(self, x, weight, output_grad, *, stride=1, padding=0, dilation=1, groups=1, out=None):
-        """Differentiate :meth:`conv3d` by the weight, as :meth:`conv2d_weight_backward` with one more axis.
-
-        Parameters
-        ----------
-        x : ndarray [B, Cin, D, H, W]
-        weight : ndarray [Cout, Cin/groups, KD, KH, KW]
-            Only its shape and dtype count.
-        output_grad : ndarray of the output's shape
-        stride, padding, dilation, groups
-            As given to :meth:`conv3d`.
-        out : ndarray, optional
-            Where the result is written.
-
-        Returns
-        -------
-        ndarray of weight's shape
-
-        Raises
-        ------
-        ShapeError, DTypeError, ArgumentError
-            As the forward; ShapeError also when output_grad has not the output's shape.
-        """
         return self._conv_weight("conv3d_weight_backward", 3, x, weight, output_grad, stride, padding, dilation, groups, "NCHW", out)
 
+    @_documented(1, "bias", ": bias_grad[m] = Σ_{b,o} output_grad[b,m,o]")
     def conv1d_bias_backward(self, x, bias, output_grad, *, out=None):
-        """Differentiate :meth:`conv1d` by the bias: bias_grad[m] = Σ_{b,o} output_grad[b,m,o].
-
-        Parameters
-        ----------
-        x : ndarray [B, Cin, L]
-            Only its batch and dtype count.
-        bias : ndarray [Cout]
-            Only its shape and dtype count.
-        output_grad : ndarray [B, Cout, OL]
-        out : ndarray, optional
-            Where the result is written.
-
-        Returns
-        -------
-        ndarray [Cout]
-            Summed in double precision.
-
-        Raises
-        ------
-        ShapeError, DTypeError, ArgumentError
-            As the forward; ShapeError also when output_grad has not the output's shape.
-        """
         return self._conv_bias("conv1d_bias_backward", 1, x, bias, output_grad, "NCHW", out)
 
+    @_documented(2, "bias", ": bias_grad[m] = Σ_{b,p,q} output_grad[b,m,p,q]")
     def conv2d_bias_backward(self, x, bias, output_grad, *, layout="NCHW", out=None):
-        """Differentiate :meth:`conv2d` by the bias: bias_grad[m] = Σ_{b,p,q} output_grad[b,m,p,q].
-
-        Parameters
-        ----------
-        x : ndarray [B, Cin, H, W], or [B, H, W, Cin]
-            Only its batch and dtype count.
-        bias : ndarray [Cout]
-            Only its shape and dtype count.
-        output_grad : ndarray [B, Cout, OH, OW], or [B, OH, OW, Cout]
-        layout : {"NCHW", "NHWC"}
-        out : ndarray, optional
-            Where the result is written.
-
-        Returns
-        -------
-        ndarray [Cout]
-            Summed in double precision.
-
-        Raises
-        ------
-        ShapeError, DTypeError, ArgumentError
-            As the forward; ShapeError also when output_grad has not the output's shape.
-        """
         return self._conv_bias("conv2d_bias_backward", 2, x, bias, output_grad, layout, out)
 
+    @_documented(3, "bias", ": bias_grad[m] is the sum of output_grad over batch and positions")
     def conv3d_bias_backward(self, x, bias, output_grad, *, out=None):
-        """Differentiate :meth:`conv3d` by the bias: bias_grad[m] is the sum of output_grad over batch and positions.
-
-        Parameters
-        ----------
-        x : ndarray [B, Cin, D, H, W]
-            Only its batch and dtype count.
-        bias : ndarray [Cout]
-            Only its shape and dtype count.
-        output_grad : ndarray [B, Cout, OD, OH, OW]
-        out : ndarray, optional
-            Where the result is written.
-
-        Returns
-        -------
-        ndarray [Cout]
-            Summed in double precision.
-
-        Raises
-        ------
-        ShapeError, DTypeError, ArgumentError
-            As the forward; ShapeError also when output_grad has not the output's shape.
-        """
         return self._conv_bias("conv3d_bias_backward", 3, x, bias, output_grad, "NCHW", out)
 
+    @_documented(1, "all")
     def conv1d_backward(self, x, weight, output_grad, *, bias=True, stride=1, padding=0, dilation=1, groups=1):
-        """Differentiate :meth:`conv1d` by all operands at once.
-
-        Parameters
-        ----------
-        x : ndarray [B, Cin, L]
-        weight : ndarray [Cout, Cin/groups, K]
-        output_grad : ndarray of the output's shape
-        bias : bool
-            Whether the forward pass had a bias.
-        stride, padding, dilation, groups
-            As given to :meth:`conv1d`.
-
-        Returns
-        -------
-        Conv1dGrads
-            (x_grad, weight_grad, bias_grad); bias_grad is None without bias.
-
-        Raises
-        ------
-        ShapeError, DTypeError, ArgumentError
-            As the forward; ShapeError also when output_grad has not the output's shape.
-        """
         grads = self._conv_all("conv1d_backward", 1, x, weight, output_grad, bias, stride, padding, dilation, groups, "NCHW")
         return results.Conv1dGrads(*grads)
 
+    @_documented(2, "all")
     def conv2d_backward(self, x, weight, output_grad, *, bias=True, stride=1, padding=0, dilation=1, groups=1, layout="NCHW"):
-        """Differentiate :meth:`conv2d` by all operands at once.
-
-        Parameters
-        ----------
-        x : ndarray [B, Cin, H, W], or [B, H, W, Cin]
-        weight : ndarray [Cout, Cin/groups, KH, KW], or [KH, KW, Cin/groups, Cout]
-        output_grad : ndarray of the output's shape
-        bias : bool
-            Whether the forward pass had a bias.
-        stride, padding, dilation, groups, layout
-            As given to :meth:`conv2d`.
-
-        Returns
-        -------
-        Conv2dGrads
-            (x_grad, weight_grad, bias_grad); bias_grad is None without bias.
-
-        Raises
-        ------
-        ShapeError, DTypeError, ArgumentError
-            As the forward; ShapeError also when output_grad has not the output's shape.
-        """
         grads = self._conv_all("conv2d_backward", 2, x, weight, output_grad, bias, stride, padding, dilation, groups, layout)
         return results.Conv2dGrads(*grads)
 
+    @_documented(3, "all")
     def conv3d_backward(self, x, weight, output_grad, *, bias=True, stride=1, padding=0, dilation=1, groups=1):
-        """Differentiate :meth:`conv3d` by all operands at once.
-
-        Parameters
-        ----------
-        x : ndarray [B, Cin, D, H, W]
-        weight : ndarray [Cout, Cin/groups, KD, KH, KW]
-        output_grad : ndarray of the output's shape
-        bias : bool
-            Whether the forward pass had a bias.
-        stride, padding, dilation, groups
-            As given to :meth:`conv3d`.
-
-        Returns
-        -------
-        Conv3dGrads
-            (x_grad, weight_grad, bias_grad); bias_grad is None without bias.
-
-        Raises
-        ------
-        ShapeError, DTypeError, ArgumentError
-            As the forward; ShapeError also when output_grad has not the output's shape.
-        """
         grads = self._conv_all("conv3d_backward", 3, x, weight, output_grad, bias, stride, padding, dilation, groups, "NCHW")
         return results.Conv3dGrads(*grads)
 

@@ -58,16 +58,11 @@ def count(shape, axes):
     return math.prod(shape[a] for a in axes)
 
 
+@remembered
 def options(op, shape, axis, keepdims):
     """The checked axes, the output's shape and the cells that go into one output."""
-    every = tuple(range(len(shape)))
-    return _options(op, shape, every if axis is None else axis, int(_check.flag(op, "keepdims", keepdims)))
-
-
-@remembered
-def _options(op, shape, axis, keepdims):
     axes = _check.axes(op, axis, len(shape))
-    return axes, reduced_shape(shape, axes, keepdims), count(shape, axes)
+    return axes, reduced_shape(shape, axes, _check.flag(op, "keepdims", keepdims)), count(shape, axes)
 
 
 def _refuse_no_element(op, shape, axes, cells):
