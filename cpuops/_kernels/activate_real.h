@@ -18,7 +18,7 @@ FUNC void FN(activate)(int activation, const real *x, real *y, ptrdiff_t rows, p
     break;
     switch (activation) {
     case ACTIVATION_RELU:
-        EACH(vsel(vlt(v, vzero()), vzero(), v))
+        EACH(vrelu(v))
     case ACTIVATION_GELU:
         EACH(vgelu(v))
     case ACTIVATION_GELU_TANH:

@@ -24,7 +24,7 @@
     U(abs, vabs(x), vsel(veq(x, ZERO), ZERO * g, vcopysign(ONE, x) * g))                                                 \
     U(square, x * x, g * (x + x))                                                                                        \
     U(erf, verf(x), g * TWO_OVER_SQRT_PI * vexp(vneg(x * x)))                                                            \
-    U(relu, vsel(vlt(x, ZERO), ZERO, x), vsel(vgt(x, ZERO), g, ZERO))                                                    \
+    U(relu, vrelu(x), vsel(vgt(x, ZERO), g, ZERO))                                                                       \
     U(leaky_relu, vsel(vgt(x, ZERO), x, p * x), vsel(vgt(x, ZERO), g, p * g))                                            \
     U(elu, vsel(vgt(x, ZERO), x, p * vexpm1(x)), vsel(vgt(x, ZERO), g, g * p * vexp(x)))                                 \
     U(selu, SELU_SCALE * vsel(vgt(x, ZERO), x, SELU_ALPHA * vexpm1(x)),                                                  \

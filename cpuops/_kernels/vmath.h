@@ -5,6 +5,7 @@
  * data, but for the far tails of vgelu, vgelu_slope, vsigmoid and vsilu of floats at v4.
  *
  *   vexp vexpm1 vlog vlog1p vtanh vsigmoid verf
+ *   vrelu        x, or 0 where x is less; -0 stays
  *   vgelu        x*Phi(x), relatively accurate in the lower tail, -0 at -inf
  *   vgelu_slope  its derivative, Phi(x) + x*exp(-x*x/2)/sqrt(2*pi)
  *   vgelu_tanh   x*sigmoid(2*sqrt(2/pi)*(x + 0.044715*x^3))
@@ -51,6 +52,7 @@
 #define vtanh FN(vtanh)
 #define vsigmoid FN(vsigmoid)
 #define verf FN(verf)
+#define vrelu FN(vrelu)
 #define vgelu FN(vgelu)
 #define vgelu_slope FN(vgelu_slope)
 #define vgelu_tanh FN(vgelu_tanh)

@@ -122,6 +122,8 @@ INLINE vec vm_exp_reduce(vec x, vec *n, vec *r_lo)
     return r;
 }
 
+INLINE vec vrelu(vec x) { return vsel(vlt(x, C(0)), C(0), x); }
+
 INLINE vec vexp(vec x)
 {
     vec n, r = vm_exp_reduce(vmax_fast(C(EXP_LOW), vmin_fast(C(EXP_HIGH), x)), &n, NULL);

@@ -147,7 +147,10 @@ class GradFn:
 
     @staticmethod
     def _compute(ops: Any, g: Any, needs: Sequence[Any], saved: tuple[Any, ...]) -> Sequence[Any]:
-        """The gradients to the operands whose `needs` is not None, by the methods of `ops`: arrays' or Vars'."""
+        """The gradients to the operands whose `needs` is not None, by the methods of `ops`: arrays' or Vars'.
+
+        Every operation's subclass defines it (_generate.py); one that has gradients of another kind defines `_gradients` instead.
+        """
         raise NotImplementedError
 
     # ------------------------------------------------------------ saved arrays

@@ -11,6 +11,7 @@ from .. import _check
 from .. import autograd as F
 from .._types import Operand
 from ..autograd import Var
+from ..ops.linear_activation import ACTIVATION
 from . import init
 from ._module import Module, Parameter, generator_of
 
@@ -78,7 +79,7 @@ class LinearActivation(Linear):
         dtype: Any = np.float32,
     ):
         super().__init__(d_in, d_out, bias=bias, generator=generator, dtype=dtype)
-        self.activation = _check.choice("LinearActivation", "activation", activation, ("relu", "gelu", "gelu_tanh", "silu"))
+        self.activation = _check.choice("LinearActivation", "activation", activation, tuple(ACTIVATION))
 
     def describe(self) -> str:
         return f"{super().describe()}, {self.activation}"

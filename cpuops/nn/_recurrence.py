@@ -60,7 +60,7 @@ class _Sequence(GradFn):
 
     @staticmethod
     def steps(*operands: Var) -> Var:
-        """The same in operations on the tape."""
+        """The same in operations on the tape; every kind of sequence defines it."""
         raise NotImplementedError
 
 
