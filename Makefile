@@ -14,7 +14,7 @@ PEERS = build/peers
 SOURCES = pyproject.toml setup.py $(wildcard cpuops/*.pyx cpuops/*.pxd cpuops/_kernels/*.pyx cpuops/_kernels/*.pxd cpuops/_kernels/*.h)
 # tests of what is the same at every ISA level: the Python around the kernels, and processes
 ONCE = $(addprefix --ignore=tests/test_, $(addsuffix .py, autograd autograd_results autograd_tape bench contract data errors examples fork \
-    io limits memory nn nn_torch remembered results threads trainings))
+    io limits memory nn nn_torch remembered results small threads trainings))
 STUBS = $(subst /,.,$(basename $(wildcard cpuops/*.pyi cpuops/_kernels/*.pyi)))
 
 .PHONY: help train train-text train-ctc test build check lint stubs test-levels test-torch test-wheel bench bench-peers bench-instructions bench-foundation clean

@@ -406,6 +406,7 @@ def test_other_python_threads_run_during_a_kernel():
 
 def test_ctrl_c_ends_a_loop_and_the_backend_works_on():
     run("""
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # the jobs that a shell runs in the background ignore it
         for b in (CpuBackend(), ThreadedCpuBackend(2)):
             first = work(b)
             for after in (0.05, 0.11):
