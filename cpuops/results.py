@@ -65,6 +65,51 @@ class Conv3dGrads(NamedTuple):
     bias_grad: Array | None
 
 
+class Conv1dActivationWithSum(NamedTuple):
+    """The activation of conv1d's result, and that result."""
+
+    output: Array
+    sum: Array
+
+
+class Conv1dActivationGrads(NamedTuple):
+    """Gradients of conv1d_activation; None where x_grad was not asked for or there is no bias."""
+
+    x_grad: Array | None
+    weight_grad: Array
+    bias_grad: Array | None
+
+
+class Conv2dActivationWithSum(NamedTuple):
+    """The activation of conv2d's result, and that result."""
+
+    output: Array
+    sum: Array
+
+
+class Conv2dActivationGrads(NamedTuple):
+    """Gradients of conv2d_activation; None where x_grad was not asked for or there is no bias."""
+
+    x_grad: Array | None
+    weight_grad: Array
+    bias_grad: Array | None
+
+
+class Conv3dActivationWithSum(NamedTuple):
+    """The activation of conv3d's result, and that result."""
+
+    output: Array
+    sum: Array
+
+
+class Conv3dActivationGrads(NamedTuple):
+    """Gradients of conv3d_activation; None where x_grad was not asked for or there is no bias."""
+
+    x_grad: Array | None
+    weight_grad: Array
+    bias_grad: Array | None
+
+
 class ConvTranspose1dGrads(NamedTuple):
     """Gradients of conv_transpose1d; `bias_grad` is None when it was not asked for."""
 

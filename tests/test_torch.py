@@ -283,9 +283,21 @@ def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, *, zero
     return torch.where(torch.isinf(loss), 0.0, loss) if zero_infinity else loss
 
 
+def activated(activation):
+    return (lambda x: F.gelu(x, approximate="tanh")) if activation == "gelu_tanh" else getattr(F, activation)
+
+
 def linear_activation(x, weight, bias=None, activation="relu"):
     total = F.linear(x, weight.t(), bias)
-    return F.gelu(total, approximate="tanh") if activation == "gelu_tanh" else getattr(F, activation)(total), total
+    return activated(activation)(total), total
+
+
+def conv_activation(n):
+    def function(x, weight, bias=None, activation="relu", **options):
+        total = conv(n)(x, weight, bias, **options)
+        return activated(activation)(total), total
+
+    return function
 
 
 def attention(query, key, value, mask=None, attn_bias=None, scale=None, softcap=None, is_causal=False, causal_alignment="bottom_right"):
@@ -388,6 +400,8 @@ TORCH = {
 for _n in (1, 2, 3):
     TORCH |= {
         f"conv{_n}d": conv(_n),
+        f"conv{_n}d_activation": lambda *operands, n=_n, **options: conv_activation(n)(*operands, **options)[0],
+        f"conv{_n}d_activation_with_sum": conv_activation(_n),
         f"conv_transpose{_n}d": conv_transpose(_n),
         f"max_pool{_n}d": max_pool(_n),
         f"max_pool{_n}d_with_indices": max_pool(_n, True),

@@ -36,8 +36,12 @@ def conv(n):
 
         return backward
 
+    def activated(x, weight, bias=None, *, activation, **options):
+        return getattr(F, activation)(forward(x, weight, bias, **options))
+
     return {
         f"conv{n}d": forward,
+        f"conv{n}d_activation": activated,
         f"conv{n}d_x_backward": gradient([True, False, False], 0),
         f"conv{n}d_weight_backward": gradient([False, True, False], 1),
     }
@@ -294,6 +298,11 @@ def _linear_activation(x, weight, bias, total, *, activation, x_grad=True):
     return getattr(F, activation)(torch.addmm(bias, x, weight)), (x, weight, bias)
 
 
+def _conv_activation(n):
+    function = FUNCTIONS[f"conv{n}d_activation"]
+    return lambda x, weight, bias, total, *, x_grad=True, **options: (function(x, weight, bias, **options), (x, weight, bias))
+
+
 def _attention(query, key, value, output, logsumexp, mask=None, attn_bias=None, **options):
     leaves = (query, key, value) if attn_bias is None else (query, key, value, attn_bias)
     return attention(query, key, value, mask, attn_bias, **options), leaves
@@ -321,6 +330,7 @@ GRAPHS = {
     "attention_backward": _attention,
     "group_norm_backward": _group_norm,
     "linear_activation_backward": _linear_activation,
+    **{f"conv{n}d_activation_backward": _conv_activation(n) for n in (1, 2, 3)},
     "add_layer_norm_backward": _add_layer_norm,
     "add_rms_norm_backward": _add_rms_norm,
     "instance_norm_backward": _instance_norm,

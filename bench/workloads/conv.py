@@ -1,7 +1,8 @@
-"""Convolutions: the layers of well-known networks, forward and the two large gradients each."""
+"""Convolutions: the layers of well-known networks, forward and the two large gradients each; some with their activation."""
 
 from table.conv import make  # after operations, which makes it importable
 
+from ..operations import Call
 from .base import operation
 
 
@@ -12,6 +13,14 @@ def layer(batch, cin, cout, length, kernel, groups=1, **options):
 def conv(n, label, *shape, **options):
     op = f"conv{n}d"
     return operation("conv", op, label, layer(*shape, **options), gradients=(f"{op}_x_backward", f"{op}_weight_backward"))
+
+
+def activated(n, label, activation, *shape, groups=1, **options):
+    def draw(rng):
+        call = make(rng, *shape, groups=groups, **options)
+        return Call(call.args, {**call.options, "activation": activation})
+
+    return operation("conv_activation", f"conv{n}d_activation", f"{label}-{activation}", draw)
 
 
 def depthwise(label, batch, channels, size, kernel, stride):
@@ -37,4 +46,10 @@ WORKLOADS = [
     *conv(1, "audio-k80s4", 4, 1, 64, (16000,), (80,), stride=4),
     *conv(1, "audio-k3d4-64", 4, 64, 64, (4000,), (3,), dilation=4, padding=4),
     *conv(3, "video-3x3x3-16to32@16x56x56", 1, 16, 32, (16, 56, 56), (3, 3, 3), padding=1),
+    *activated(2, "resnet50-1x1-64to64@56", "relu", 4, 64, 64, (56, 56), (1, 1)),
+    *activated(2, "resnet50-1x1-1024to256@14", "relu", 4, 1024, 256, (14, 14), (1, 1)),
+    *activated(2, "resnet50-3x3-64@56", "relu", 4, 64, 64, (56, 56), (3, 3), padding=1),
+    *activated(2, "mobilenet-3x3-144@56", "relu", 4, 144, 144, (56, 56), (3, 3), groups=144, padding=1),
+    *activated(2, "yolo-3x3s2-64to128@80", "silu", 1, 64, 128, (80, 80), (3, 3), stride=2, padding=1),
+    *activated(1, "whisper-k3-80to384@3000", "gelu", 1, 80, 384, (3000,), (3,), padding=1),
 ]

@@ -1,4 +1,4 @@
-/* activate.h: the activations that may follow a linear layer, on a piece of its output. Formulas: elementwise.h, vmath.h. */
+/* activate.h: the activations that may follow a linear layer or a convolution, on a piece of its output. Formulas: elementwise.h, vmath.h. */
 #ifndef CPUOPS_ACTIVATE_H
 #define CPUOPS_ACTIVATE_H
 #include "vmath.h"

@@ -3,6 +3,8 @@
 /* y = the activation of x [rows, cols], rows ld apart; y may be x */
 FUNC void FN(activate)(int activation, const real *x, real *y, ptrdiff_t rows, ptrdiff_t cols, ptrdiff_t ld)
 {
+    if (cols == ld)
+        cols *= rows, rows = 1;
 #define EACH(f)                                                       \
     for (ptrdiff_t i = 0; i < rows; i++)                              \
         for (ptrdiff_t j = 0; j < cols; j += LANES) {                 \

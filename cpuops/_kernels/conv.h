@@ -22,6 +22,8 @@
  *   masked      the definition (conv_masked.h). The others multiply padding by 0, which must not make a NaN of an infinity:
  *               when a weight is infinite or NaN and there is padding, or a weight gradient came out so, it runs instead.
  *
+ * Of a forward job's finished sums an activation may be taken, piece by piece while they are in the cache (conv_finish.h).
+ *
  * Sums are in the operands' type, in blocks; partial sums are added in order; the order depends on shapes only. Scratch is
  * bounded a thread (4 MB, and 4 MB shared; gemm.h: 6 MB), whatever the batch and the image.
  */

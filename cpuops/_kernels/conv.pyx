@@ -22,6 +22,8 @@ cdef extern from "conv.h" nogil:
         const void *w
         const void *bias
         void *out
+        int activation
+        Py_ssize_t apart
     ctypedef struct conv_direct:
         size_t scratch_bytes
         Py_ssize_t panels, workers, units
@@ -388,16 +390,35 @@ cdef int run(conv_call *whole, bint of_weights, int num_threads, list report) ex
     return 0
 
 
+cdef inline conv_call call_of(bint f64, cnp.ndarray x, cnp.ndarray w, bias, cnp.ndarray out) noexcept:
+    """The arrays of a call; its job is still to be set."""
+    cdef conv_call call
+    call.job, call.f64 = NULL, f64
+    call.x, call.w, call.out = data(x), data(w), data(out)
+    call.bias = NULL if bias is None else data(<cnp.ndarray> bias)
+    call.activation = call.apart = 0
+    return call
+
+
 def conv_forward(real tag, cnp.ndarray x, cnp.ndarray w, bias, cnp.ndarray out, bytes geometry, int num_threads):
     """OUT out = IN x correlated with IN w, plus IN bias [Cout] (or None)."""
     cdef conv_job job
-    cdef conv_call call
+    cdef conv_call call = call_of(sizeof(real) == 8, x, w, bias, out)
     if out.size == 0:
         return
     read_geometry(geometry, &job)
-    call.job, call.f64 = &job, sizeof(real) == 8
-    call.x, call.w, call.out = data(x), data(w), data(out)
-    call.bias = NULL if bias is None else data(<cnp.ndarray> bias)
+    call.job = &job
+    run(&call, False, num_threads, None)
+
+
+def conv_activation(real tag, cnp.ndarray x, cnp.ndarray w, bias, sums, cnp.ndarray out, int activation, bytes geometry, int num_threads):
+    """OUT sums (or None) as `conv_forward`, OUT out = their activation, in the same pass."""
+    cdef conv_job job
+    cdef conv_call call = call_of(sizeof(real) == 8, x, w, bias, out if sums is None else <cnp.ndarray> sums)
+    if out.size == 0:
+        return
+    read_geometry(geometry, &job)
+    call.job, call.activation, call.apart = &job, activation, <real *> data(out) - <real *> call.out
     run(&call, False, num_threads, None)
 
 
@@ -432,12 +453,10 @@ def conv_x_backward(real tag, cnp.ndarray w, cnp.ndarray grad, bias, cnp.ndarray
     """OUT out (x's shape) from IN w and IN grad, plus IN bias of x's channels (or None): one correlation a phase of the
     stride, into cells of its own."""
     cdef conv_job forward
-    cdef conv_call call
+    cdef conv_call call = call_of(sizeof(real) == 8, grad, w, bias, out)
     if out.size == 0:
         return
     read_geometry(geometry, &forward)
-    call.f64, call.x, call.w, call.out = sizeof(real) == 8, data(grad), data(w), data(out)
-    call.bias = NULL if bias is None else data(<cnp.ndarray> bias)
     if grad.size == 0 or not conv_phases_cover(&forward):
         out[...] = 0 if bias is None else bias.reshape((-1, *(1,) * (out.ndim - 2)))
     if grad.size:
@@ -447,13 +466,12 @@ def conv_x_backward(real tag, cnp.ndarray w, cnp.ndarray grad, bias, cnp.ndarray
 def conv_weight_backward(real tag, cnp.ndarray x, cnp.ndarray grad, cnp.ndarray out, bytes geometry, int num_threads):
     """OUT out (the weight's shape) from IN x and IN grad (the output's)."""
     cdef conv_job job
-    cdef conv_call call
+    cdef conv_call call = call_of(sizeof(real) == 8, x, grad, None, out)
     if x.size == 0 or grad.size == 0 or out.size == 0:
         out.fill(0)
         return
     read_geometry(geometry, &job)
-    call.job, call.f64 = &job, sizeof(real) == 8
-    call.x, call.w, call.bias, call.out = data(x), data(grad), NULL, data(out)
+    call.job = &job
     run(&call, True, num_threads, None)
 
 
@@ -482,6 +500,7 @@ def conv_explain(real tag, bytes geometry, str gradient, int num_threads):
     read_geometry(geometry, &job)
     call.job, call.f64 = &job, sizeof(real) == 8
     call.x = call.w = call.bias = call.out = NULL
+    call.activation = call.apart = 0
     if gradient == "x":
         run_phases(&job, &call, sizeof(real), num_threads, report)
     else:

@@ -1,6 +1,7 @@
 /* conv_depthwise.h: one channel a group, channels last: groups are lanes, padding is skipped. See conv.h. */
 #ifndef CPUOPS_CONV_DEPTHWISE_H
 #define CPUOPS_CONV_DEPTHWISE_H
+#include "activate.h"
 #include "conv_job.h"
 #include "wide.h"
 

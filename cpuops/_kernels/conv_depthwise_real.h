@@ -198,6 +198,7 @@ FUNC void FN(conv_depthwise_row)(const conv_depthwise *d, ptrdiff_t unit)
             FN(conv_depthwise_run)(j, &p, count, g, conv_min(g + some, j->groups), (const real *)d->call.in, w, bias,
                                    out + x * j->out_axis[2]);
     }
+    FN(activate)(d->call.activation, out, out + d->call.apart, j->out[2], j->groups, j->out_axis[2]);
 }
 
 /* ---- the weight gradient ---- */

@@ -2,6 +2,7 @@
 #ifndef CPUOPS_CONV_DIRECT_H
 #define CPUOPS_CONV_DIRECT_H
 #include "conv_band.h"
+#include "conv_finish.h"
 #include "gemm.h"
 
 #define CONV_SHORT_SUM 32 /* terms: from here on a flat tile costs less than the lanes that rows leave empty */

@@ -147,10 +147,12 @@ INLINE void FN(conv_store_channels)(const real *tile, ptrdiff_t ld, ptrdiff_t ro
         }
 }
 
-/* a tile of `rows` rows of `width` cells, whose first n cells are the region's flat positions from row y, column x on */
-INLINE void FN(conv_store_tile)(const conv_job *j, const conv_band *b, const real *tile, ptrdiff_t rows, ptrdiff_t width,
-                                ptrdiff_t y, ptrdiff_t x, ptrdiff_t n, ptrdiff_t cols, real *out, int add)
+/* a tile of `rows` rows of `width` cells, whose first n cells are the region's flat positions from row y, column x on; `last`:
+ * of the sums */
+INLINE void FN(conv_store_tile)(const conv_direct *d, const real *tile, ptrdiff_t rows, ptrdiff_t width, ptrdiff_t y, ptrdiff_t x,
+                                ptrdiff_t n, ptrdiff_t cols, real *out, int add, int last)
 {
+    const conv_job *j = d->call.job;
     for (ptrdiff_t i = 0; i < n; y++, x = 0) {
         const ptrdiff_t run = conv_min(cols - x, n - i);
         real *to = out + y * j->out_axis[1] + x * j->out_axis[2];
@@ -159,7 +161,9 @@ INLINE void FN(conv_store_tile)(const conv_job *j, const conv_band *b, const rea
         else if (run > 0)
             for (ptrdiff_t m = 0; m < rows; m++)
                 FN(conv_store_run)(tile + m * width + i, to + m * j->out_channel, j->out_axis[2], run, add);
-        i += b->row - x;
+        if (run > 0 && last)
+            FN(conv_finish)(&d->call, to, rows, run);
+        i += d->band.row - x;
     }
 }
 
@@ -167,7 +171,7 @@ INLINE void FN(conv_store_tile)(const conv_job *j, const conv_band *b, const rea
  * the next channel's `channel` cells on; the cells of the next region are `ahead`, and each panel asks for its share of them */
 INLINE void FN(conv_direct_pass)(const conv_direct *d, ptrdiff_t i, ptrdiff_t h, const real *w, const real *bias, ptrdiff_t nc,
                                  const real *cells, ptrdiff_t start, ptrdiff_t channel, ptrdiff_t ahead, ptrdiff_t from,
-                                 ptrdiff_t to, ptrdiff_t cols, real *out, int add)
+                                 ptrdiff_t to, ptrdiff_t cols, real *out, int add, int last)
 {
     const conv_job *j = d->call.job;
     const ptrdiff_t taps = conv_taps(j), row = d->band.row;
@@ -182,9 +186,11 @@ INLINE void FN(conv_direct_pass)(const conv_direct *d, ptrdiff_t i, ptrdiff_t h,
         const ptrdiff_t ask = ahead && from / width % d->panels == i ? ahead : 0;
         if (x + width <= cols && j->out_axis[2] == 1 && !add) {
             f(w, bias, at, d->tap, taps, nc, channel, ask, out + y * j->out_axis[1] + x, j->out_channel);
+            if (last)
+                FN(conv_finish)(&d->call, out + y * j->out_axis[1] + x, h, width);
         } else {
             f(w, bias, at, d->tap, taps, nc, channel, ask, tile, width);
-            FN(conv_store_tile)(j, &d->band, tile, h, width, y, x, conv_min(width, to - from), cols, out, add);
+            FN(conv_store_tile)(d, tile, h, width, y, x, conv_min(width, to - from), cols, out, add, last);
         }
         from += width;
         for (x += width; x >= row; x -= row)
@@ -215,6 +221,8 @@ INLINE void FN(conv_row_pass)(const conv_direct *d, ptrdiff_t h, const real *w, 
                         FN(conv_store_run)(tile + (m * 4 + k) * LANES, to + m * j->out_channel + k * j->out_axis[1],
                                            j->out_axis[2], n, 0);
             }
+            for (ptrdiff_t k = 0; k < 1 << v; k++)
+                FN(conv_finish)(&d->call, to + k * j->out_axis[1], h, n);
             y += 1 << v;
         }
     }
@@ -256,10 +264,11 @@ FUNC void FN(conv_direct_unit)(const conv_direct *d, ptrdiff_t unit, real *band)
             if (d->by_rows) {
                 FN(conv_row_pass)(d, h, panel, b0, nc, band, r.rows, r.cols, to);
             } else if (d->in_place) {
-                FN(conv_direct_pass)(d, i, h, panel, b0, nc, cells, 0, j->in_channel, ahead, 0, whole, r.cols, to, 0);
-                FN(conv_direct_pass)(d, i, h, panel, b0, nc, band, whole, LANES, 0, whole, flat, r.cols, to, 0);
+                FN(conv_direct_pass)(d, i, h, panel, b0, nc, cells, 0, j->in_channel, ahead, 0, whole, r.cols, to, 0, 1);
+                FN(conv_direct_pass)(d, i, h, panel, b0, nc, band, whole, LANES, 0, whole, flat, r.cols, to, 0, 1);
             } else
-                FN(conv_direct_pass)(d, i, h, panel, b0, nc, band, 0, p->channel, 0, 0, flat, r.cols, to, c0 > 0);
+                FN(conv_direct_pass)(d, i, h, panel, b0, nc, band, 0, p->channel, 0, 0, flat, r.cols, to, c0 > 0,
+                                     c0 + nc == j->channels);
         }
     }
 }

@@ -19,6 +19,8 @@ typedef struct {
     int f64;
     const void *in, *w, *bias; /* bias: one value an output channel, or NULL */
     void *out;
+    int activation;            /* ACTIVATION_...: out's values, activated, go where out is, or `apart` elements from there */
+    ptrdiff_t apart;
 } conv_call;
 
 /* ---- arithmetic ---- */

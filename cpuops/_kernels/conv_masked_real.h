@@ -11,7 +11,8 @@ FUNC void FN(conv_masked)(const conv_call *call, ptrdiff_t unit)
     w += g * j->w_group + m * j->w_output;
     out += b * j->out_batch + g * j->out_group + m * j->out_channel;
     for (ptrdiff_t z = 0; z < j->out[0]; z++)
-        for (ptrdiff_t y = 0; y < j->out[1]; y++)
+        for (ptrdiff_t y = 0; y < j->out[1]; y++) {
+            real *row = out + z * j->out_axis[0] + y * j->out_axis[1];
             for (ptrdiff_t x = 0; x < j->out[2]; x++) {
                 real sum = 0;
                 for (ptrdiff_t c = 0; c < j->channels; c++)
@@ -26,8 +27,10 @@ FUNC void FN(conv_masked)(const conv_call *call, ptrdiff_t unit)
                                 sum += w[c * j->w_channel + t * j->w_axis[0] + u * j->w_axis[1] + v * j->w_axis[2]] *
                                        in[c * j->in_channel + iz * j->in_axis[0] + iy * j->in_axis[1] + ix * j->in_axis[2]];
                             }
-                out[z * j->out_axis[0] + y * j->out_axis[1] + x * j->out_axis[2]] = bias ? sum + bias[g * j->outputs + m] : sum;
+                row[x * j->out_axis[2]] = bias ? sum + bias[g * j->outputs + m] : sum;
+                FN(conv_finish)(call, row + x * j->out_axis[2], 1, 1);
             }
+        }
 }
 
 /* the weight gradient of one (g, m): entries that are not finite are computed again, without padding and gaps */

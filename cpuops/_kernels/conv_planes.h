@@ -10,6 +10,7 @@
  */
 #ifndef CPUOPS_CONV_PLANES_H
 #define CPUOPS_CONV_PLANES_H
+#include "activate.h"
 #include "conv_band.h"
 #include "wide.h"
 

@@ -169,7 +169,9 @@ INLINE void FN(conv_plane_forward)(const conv_planes *d, ptrdiff_t b, ptrdiff_t 
         const int size = left >= 7 && CONV_PLANES_ROWS == 7 ? 3 : left >= 4 ? 2 : left >= 2;
         rows = size == 3 ? 7 : 1 << size;
         FN(conv_plane_rows)(in, j->in_axis[1], j->in[1], (const real *)d->zeros, y * step + j->off[1], (rows - 1) * step + k, row);
-        f[size](d, g, row, out + y * j->out_axis[1]);
+        real *to = out + y * j->out_axis[1];
+        f[size](d, g, row, to);
+        FN(activate)(d->call.activation, to, to + d->call.apart, rows, j->out[2], j->out_axis[1]);
     }
 }
 

@@ -10,6 +10,7 @@
 #ifndef CPUOPS_CONV_PRODUCT_H
 #define CPUOPS_CONV_PRODUCT_H
 #include "conv_band.h"
+#include "conv_finish.h"
 #include "gemm.h"
 
 #define CONV_PATCH_BLOCK 64  /* terms or positions that are gathered before they are transposed: 8 KB on the stack */

@@ -96,6 +96,14 @@ FUNC void FN(conv_pack_patches)(const void *ctx, ptrdiff_t i0, ptrdiff_t ni, ptr
             FN(conv_zero)(panel + k * width + ni, width - ni);
 }
 
+/* a finished piece of an output that is a matrix */
+FUNC void FN(conv_activate_product)(void *ctx, real *c, ptrdiff_t ld, ptrdiff_t i0, ptrdiff_t ni, ptrdiff_t j0, ptrdiff_t nj)
+{
+    const conv_call *call = &((const conv_product *)ctx)->call;
+    (void)i0, (void)j0;
+    FN(activate)(call->activation, c, c + call->apart, ni, nj, ld);
+}
+
 /* a tile of [outputs, positions] to the output */
 FUNC void FN(conv_store_product)(void *ctx, ptrdiff_t i0, ptrdiff_t ni, ptrdiff_t j0, ptrdiff_t nj, const real *tile,
                                  ptrdiff_t ld, int add, int last)
@@ -103,7 +111,6 @@ FUNC void FN(conv_store_product)(void *ctx, ptrdiff_t i0, ptrdiff_t ni, ptrdiff_
     const conv_product *p = (const conv_product *)ctx;
     const conv_job *j = p->call.job;
     const ptrdiff_t positions = conv_positions(j);
-    (void)last;
     for (ptrdiff_t at = 0; at < nj;) {
         const ptrdiff_t b = (j0 + at) / positions, cell = (j0 + at) % positions;
         real *out = (real *)p->call.out + b * j->out_batch + p->group * j->out_group + i0 * j->out_channel;
@@ -117,6 +124,8 @@ FUNC void FN(conv_store_product)(void *ctx, ptrdiff_t i0, ptrdiff_t ni, ptrdiff_
         }
         for (ptrdiff_t i = 0; i < ni; i++)
             FN(conv_store_run)(tile + i * ld + at, out + i * j->out_channel, j->out_axis[2], n, add);
+        if (last)
+            FN(conv_finish)(&p->call, out, ni, n);
         at += n;
     }
 }
@@ -188,13 +197,14 @@ FUNC void FN(conv_store_rows)(void *ctx, ptrdiff_t i0, ptrdiff_t ni, ptrdiff_t j
     const conv_product *p = (const conv_product *)ctx;
     const conv_job *j = p->call.job;
     const ptrdiff_t positions = conv_positions(j);
-    (void)last;
     for (ptrdiff_t i = 0; i < ni; i++) {
         const ptrdiff_t b = (i0 + i) / positions, cell = (i0 + i) % positions;
         const ptrdiff_t x = cell % j->out[2], y = cell / j->out[2] % j->out[1], z = cell / j->out[2] / j->out[1];
         real *out = (real *)p->call.out + b * j->out_batch + p->group * j->out_group;
         out += z * j->out_axis[0] + y * j->out_axis[1] + x * j->out_axis[2];
         FN(conv_store_run)(tile + i * ld, out + j0 * j->out_channel, j->out_channel, nj, add);
+        if (last)
+            FN(conv_finish)(&p->call, out + j0 * j->out_channel, nj, 1);
     }
 }
 
@@ -322,6 +332,8 @@ INLINE void FN(conv_forward_product)(conv_product *p, FN(conv_plain) * weights, 
     const void *const w = p->padded ? (const void *)weights : (const void *)&weights->matrix;
     weights->matrix.p = (const real *)p->call.w + p->group * j->w_group + p->start, weights->matrix.rs = j->w_output;
     job->k = conv_terms(j);
+    if (p->call.activation)
+        job->finish = FN(conv_activate_product), job->finish_ctx = p;
     if (p->channels_last) {
         job->m = positions, job->n = j->outputs;
         job->pack_a = FN(conv_pack_rows), job->a = p;

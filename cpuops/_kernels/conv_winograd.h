@@ -19,7 +19,7 @@
  */
 #ifndef CPUOPS_CONV_WINOGRAD_H
 #define CPUOPS_CONV_WINOGRAD_H
-#include "conv_job.h"
+#include "conv_finish.h"
 #include "gemm.h"
 #include "transpose.h"
 

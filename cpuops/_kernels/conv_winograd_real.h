@@ -320,6 +320,8 @@ INLINE int FN(winograd_outputs_of)(const int m, const conv_winograd *d, ptrdiff_
                 for (ptrdiff_t i = 0; i < nm; i++)
                     vstore_n(to + i * j->out_channel, vload(turned + i * LANES), cols - x);
             }
+        for (ptrdiff_t y = 0; y < rows; y++)
+            FN(conv_finish)(&d->call, out + y * j->out_axis[1], nm, cols);
         t += r.count;
     }
     return vhsum(finite) == 0; /* else it is NaN */

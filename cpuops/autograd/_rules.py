@@ -31,9 +31,10 @@ NOT_DIFFERENTIABLE = frozenset({"argmax", "name", "num_threads"})
 # gradients that are no operation's own: another form of one that is
 OTHER_FORMS = frozenset({"conv2d_input_backward"})
 # operation -> the method that its forward runs, because its gradient takes more than it returns
-RUNS = {"attention": "attention_with_logsumexp", "linear_activation": "linear_activation_with_sum"}
+ACTIVATED = ("linear_activation", *(f"conv{n}d_activation" for n in (1, 2, 3)))
+RUNS = {"attention": "attention_with_logsumexp", **{op: f"{op}_with_sum" for op in ACTIVATED}}
 # operation -> the gradient's method, where that is not the name with _backward
-GRADIENTS = {"attention_with_logsumexp": "attention_backward", "linear_activation_with_sum": "linear_activation_backward"}
+GRADIENTS = {"attention_with_logsumexp": "attention_backward", **{f"{op}_with_sum": f"{op}_backward" for op in ACTIVATED}}
 # method -> its NamedTuple, where that is not the name in capitals with Grads
 TUPLES = {
     **{f"{pair}_backward": "PairGrads" for pair in ("add", "sub", "mul", "div", "maximum", "minimum")},
@@ -42,7 +43,7 @@ TUPLES = {
 # (method, field) -> operand, where the field is not the operand's name with _grad
 FIELDS = {("attention_backward", "bias_grad"): "attn_bias"}
 # a method's option that asks for one of its gradients -> the operand; and the NamedTuple that it then returns
-ASKED = {("attention_backward", "bias_grad"): "attn_bias", ("linear_activation_backward", "x_grad"): "x"}
+ASKED = {("attention_backward", "bias_grad"): "attn_bias", **{(f"{op}_backward", "x_grad"): "x" for op in ACTIVATED}}
 ASKED_TUPLES = {"attention_backward": "AttentionBiasGrads"}
 # arguments of gradients that follow from others
 ARRIVING = frozenset({"output_grad", "grad_loss"})

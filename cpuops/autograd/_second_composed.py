@@ -14,6 +14,9 @@ from ..results import (
     AddRmsNormGrads,
     BatchNormGrads,
     BatchNormTrainGrads,
+    Conv1dActivationGrads,
+    Conv2dActivationGrads,
+    Conv3dActivationGrads,
     GroupNormGrads,
     InstanceNormGrads,
     LayerNormGrads,
@@ -229,7 +232,7 @@ def add_rms_norm_backward(sum: Var, gamma: Var, epsilon: float, output_grad: Var
     return AddRmsNormGrads(x_grad, x_grad, grads.gamma_grad)
 
 
-# ---------------------------------------------------------------- a linear layer and its activation
+# ---------------------------------------------------------------- a linear layer or a convolution and its activation
 
 
 ACTIVATIONS: dict[str, Callable[[Var], Var]] = {
@@ -237,12 +240,23 @@ ACTIVATIONS: dict[str, Callable[[Var], Var]] = {
 }  # fmt: skip
 
 
-def linear_activation_backward(
-    x: Var, weight: Var, bias: Any, sum: Any, output_grad: Var, *, activation: str = "relu", x_grad: bool = True
-) -> LinearActivationGrads:
-    b = bias if bias is None or isinstance(bias, Var) else Var(bias, requires_grad=False)
-    grads = through(lambda x, weight, bias: ACTIVATIONS[activation](F.linear(x, weight, bias)), (x, weight, b), output_grad)
-    return LinearActivationGrads(*grads)
+def _activation_backward(op: str, grads_of: Callable[..., Any]) -> Callable[..., Any]:
+    def method(
+        x: Var, weight: Var, bias: Any, sum: Any, output_grad: Var, *, activation: str = "relu", x_grad: bool = True, **options: Any
+    ) -> Any:
+        def forward(x: Var, weight: Var, bias: Any) -> Var:
+            return ACTIVATIONS[activation](getattr(F, op)(x, weight, bias, **options))
+
+        b = bias if bias is None or isinstance(bias, Var) else Var(bias, requires_grad=False)
+        return grads_of(*through(forward, (x, weight, b), output_grad))
+
+    return method
+
+
+linear_activation_backward = _activation_backward("linear", LinearActivationGrads)
+conv1d_activation_backward = _activation_backward("conv1d", Conv1dActivationGrads)
+conv2d_activation_backward = _activation_backward("conv2d", Conv2dActivationGrads)
+conv3d_activation_backward = _activation_backward("conv3d", Conv3dActivationGrads)
 
 
 # ---------------------------------------------------------------- maximum pooling: which element is constant almost everywhere

@@ -12,10 +12,14 @@ from .. import autograd as F
 from .._types import Operand, Padding, PerAxis
 from ..autograd import Var
 from ..errors import ArgumentError, message
+from ..ops.linear_activation import ACTIVATION
 from . import init
 from ._module import Module, Parameter, generator_of
 
-__all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"]
+__all__ = [
+    "Conv1d", "Conv1dActivation", "Conv2d", "Conv2dActivation", "Conv3d", "Conv3dActivation", "ConvTranspose1d", "ConvTranspose2d",
+    "ConvTranspose3d",
+]  # fmt: skip
 
 
 class _Convolution(Module):
@@ -96,6 +100,49 @@ class Conv2d(_Convolution):
 
 class Conv3d(_Convolution):
     __doc__ = CONVOLUTION.format(axes="three axes")
+    axes = 3
+
+
+class _Activated(_Convolution):
+    def __init__(self, channels_in: int, channels_out: int, kernel_size: PerAxis, activation: str = "relu", **options: Any):
+        super().__init__(channels_in, channels_out, kernel_size, **options)
+        self.activation = _check.choice(type(self).__name__, "activation", activation, tuple(ACTIVATION))
+
+    def describe(self) -> str:
+        return f"{super().describe()}, {self.activation}"
+
+    def forward(self, x: Var | Operand) -> Var:
+        function = getattr(F, f"conv{self.axes}d_activation")
+        return function(x, self.weight, self.bias, activation=self.activation, **self.options)  # type: ignore[no-any-return]
+
+
+ACTIVATED = """Convolve {axes} with learned kernels and apply an activation, in one pass: [B, Cin, …] → [B, Cout, …].
+
+    Parameters
+    ----------
+    activation : {{"relu", "gelu", "gelu_tanh", "silu"}}
+        What follows the convolution.
+    channels_in, channels_out, kernel_size, stride, padding, dilation, groups, bias, generator, dtype
+        As of :class:`Conv{n}d`.
+
+    Notes
+    -----
+    The results of :class:`Conv{n}d` and the activation after each other.
+    """
+
+
+class Conv1dActivation(_Activated):
+    __doc__ = ACTIVATED.format(axes="one axis", n=1)
+    axes = 1
+
+
+class Conv2dActivation(_Activated):
+    __doc__ = ACTIVATED.format(axes="two axes", n=2)
+    axes = 2
+
+
+class Conv3dActivation(_Activated):
+    __doc__ = ACTIVATED.format(axes="three axes", n=3)
     axes = 3
 
 

@@ -4,6 +4,7 @@ from .activation import Activation, ActivationGradients
 from .add_norm import AddNorm, AddNormGradients
 from .attention import Attention, AttentionGradients
 from .conv import Conv
+from .conv_activation import ConvActivation, ConvActivationGradients
 from .conv_gradients import ConvGradients
 from .conv_transpose import ConvTranspose, ConvTransposeGradients
 from .ctc import Ctc, CtcGradients
@@ -28,8 +29,8 @@ __all__ = ["Forward", "Gradients"]
 
 
 class Forward(
-    Elementwise, Activation, Prelu, Glu, Reduce, Softmax, Loss, Matmul, LinearActivation, Embedding, Conv, ConvTranspose, Deform, Unfold, Pool,
-    Interpolate, Pad, GridSample, Norm, AddNorm, Attention, Ctc,
+    Elementwise, Activation, Prelu, Glu, Reduce, Softmax, Loss, Matmul, LinearActivation, Embedding, Conv, ConvActivation, ConvTranspose, Deform,
+    Unfold, Pool, Interpolate, Pad, GridSample, Norm, AddNorm, Attention, Ctc,
 ):  # fmt: skip
     """Every forward method."""
 
@@ -46,6 +47,7 @@ class Gradients(
     LinearActivationGradients,
     EmbeddingGradients,
     ConvGradients,
+    ConvActivationGradients,
     ConvTransposeGradients,
     DeformGradients,
     UnfoldGradients,

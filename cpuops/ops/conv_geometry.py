@@ -13,9 +13,19 @@ from .. import _check, _operand, _threads
 from .._remembered import remembered
 from ..errors import ShapeError, message
 
-__all__ = ["LAYOUTS", "Geometry"]
+__all__ = ["LAYOUTS", "SHAPES", "Geometry"]
 
 LAYOUTS = ("NCHW", "NHWC")
+# number of axes -> the shapes of x, weight and output, in words
+SHAPES = {
+    1: ("[B, Cin, L]", "[Cout, Cin/groups, K]", "[B, Cout, OL]"),
+    2: (
+        "[B, Cin, H, W], or [B, H, W, Cin]",
+        "[Cout, Cin/groups, KH, KW], or [KH, KW, Cin/groups, Cout]",
+        "[B, Cout, OH, OW], or [B, OH, OW, Cout]",
+    ),
+    3: ("[B, Cin, D, H, W]", "[Cout, Cin/groups, KD, KH, KW]", "[B, Cout, OD, OH, OW]"),
+}
 
 
 class Geometry:

@@ -6,20 +6,10 @@ import numpy as np
 
 from .. import _alloc, _check, results
 from ..errors import ShapeError, message
-from .conv_geometry import LAYOUTS, _geometry, _operands
+from .conv_geometry import LAYOUTS, SHAPES, _geometry, _operands
 
 __all__ = ["ConvGradients"]
 
-# number of axes -> the shapes of x, weight and output
-SHAPES = {
-    1: ("[B, Cin, L]", "[Cout, Cin/groups, K]", "[B, Cout, OL]"),
-    2: (
-        "[B, Cin, H, W], or [B, H, W, Cin]",
-        "[Cout, Cin/groups, KH, KW], or [KH, KW, Cin/groups, Cout]",
-        "[B, Cout, OH, OW], or [B, OH, OW, Cout]",
-    ),
-    3: ("[B, Cin, D, H, W]", "[Cout, Cin/groups, KD, KH, KW]", "[B, Cout, OD, OH, OW]"),
-}
 _OUT = """
 out : ndarray, optional
     Where the result is written."""

@@ -6,6 +6,7 @@ Nothing here is shared with cpuops: neither formulas, nor argument handling. A r
 
 from oracle.attention import *  # noqa: F403
 from oracle.conv import *  # noqa: F403
+from oracle.conv_activation import *  # noqa: F403
 from oracle.conv_transpose import *  # noqa: F403
 from oracle.ctc import *  # noqa: F403
 from oracle.deform import *  # noqa: F403
