@@ -14,7 +14,7 @@
  *   product     patches are packed straight into panels of gemm.h (conv_product.h): many channels, small images
  *   lanes       weight gradient from the band, positions in lanes (conv_weight.h): few output channels
  *   outer       weight gradient from the band, output channels in lanes (conv_weight.h)
- *   winograd    3x3 taps, stride 1, many channels: fewer multiplications (conv_winograd.h)
+ *   winograd    3x3 taps, stride 1, many channels: fewer multiplications (conv_winograd.h; conv_winograd_weight.h: weight gradient)
  *   depthwise   one channel a group, channels last (conv_depthwise.h)
  *   planes      one channel a group, channels first, 3x3 and 5x5 taps: forward and both gradients (conv_planes.h)
  *   phases      gradient to x of any stride, channels first: all phases from one band (conv_phases.h)
@@ -25,7 +25,7 @@
  * Of a forward job's finished sums an activation may be taken, piece by piece while they are in the cache (conv_finish.h).
  *
  * Sums are in the operands' type, in blocks; partial sums are added in order; the order depends on shapes only. Scratch is
- * bounded a thread (4 MB, and 4 MB shared; gemm.h: 6 MB), whatever the batch and the image.
+ * bounded a thread (4 MB, and 4 MB shared; gemm.h: 6 MB; winograd's weight gradient: 8 MB in all), whatever the batch and the image.
  */
 #ifndef CPUOPS_CONV_H
 #define CPUOPS_CONV_H
@@ -38,6 +38,7 @@
 #include "conv_product.h"
 #include "conv_weight.h"
 #include "conv_winograd.h"
+#include "conv_winograd_weight.h"
 #include "conv_spread.h"
 #include "conv_phases.h"
 
@@ -71,8 +72,10 @@ INLINE int conv_forward_path(const conv_job *j, ptrdiff_t size, int winograd)
     return CONV_DIRECT;
 }
 
-INLINE int conv_weight_path(const conv_job *j, ptrdiff_t size)
+INLINE int conv_weight_path(const conv_job *j, ptrdiff_t size, int winograd)
 {
+    if (winograd && conv_winograd_weight_fits(j, size))
+        return CONV_WINOGRAD;
     const ptrdiff_t terms = conv_terms(j), bytes = j->outputs * terms * size;
     if (conv_is_depthwise(j))
         return CONV_DEPTHWISE;
@@ -129,6 +132,9 @@ CONV_TASK(conv_planes_weight_worker, conv_planes, call.f64)
 CONV_TASK(conv_planes_sum, conv_planes, call.f64)
 CONV_TASK(conv_winograd_share, conv_winograd, call.f64)
 CONV_TASK(conv_winograd_worker, conv_winograd, call.f64)
+CONV_TASK(conv_winograd_weight_fill, conv_winograd_weight, call.f64)
+CONV_TASK(conv_winograd_weight_multiply, conv_winograd_weight, call.f64)
+CONV_TASK(conv_winograd_weight_sum, conv_winograd_weight, call.f64)
 CONV_TASK(conv_phases_pack, conv_phases_call, direct.call.f64)
 CONV_TASK(conv_phases_worker, conv_phases_call, direct.call.f64)
 CONV_TASK(conv_spread_worker, conv_spread, call.f64)

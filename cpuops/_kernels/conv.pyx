@@ -52,10 +52,18 @@ cdef extern from "conv.h" nogil:
         size_t scratch_bytes
         Py_ssize_t workers, units
         int poisoned
+    ctypedef struct conv_tiles:
+        Py_ssize_t m, count
     ctypedef struct conv_winograd:
+        conv_tiles tiles
         size_t scratch_bytes
-        Py_ssize_t m, workers, units, tiles, block, first, next, tasks
+        Py_ssize_t workers, units, block, first, next, tasks
         int share_weights, poisoned
+    ctypedef struct conv_winograd_weight:
+        conv_tiles cells
+        size_t scratch_bytes
+        Py_ssize_t workers
+        int poisoned
     ctypedef struct conv_phases_call:
         conv_direct direct
         conv_job wide
@@ -86,7 +94,7 @@ cdef extern from "conv.h" nogil:
     Py_ssize_t CONV_PARTIAL_BYTES
     int CONV_DIRECT, CONV_PRODUCT, CONV_LANES, CONV_OUTER, CONV_DEPTHWISE, CONV_PLANES, CONV_WINOGRAD
     int conv_forward_path(const conv_job *j, Py_ssize_t size, bint winograd) noexcept
-    int conv_weight_path(const conv_job *j, Py_ssize_t size) noexcept
+    int conv_weight_path(const conv_job *j, Py_ssize_t size, bint winograd) noexcept
     Py_ssize_t conv_groups_at_once(const conv_job *j, int path, Py_ssize_t size) noexcept
 
     # plans
@@ -109,6 +117,14 @@ cdef extern from "conv.h" nogil:
     void conv_planes_prepare(conv_planes *d, bint spread, bint weights) noexcept
     void conv_plan_winograd(const conv_call *call, Py_ssize_t threads, conv_winograd *d) noexcept
     void conv_winograd_scratch(conv_winograd *d, void *scratch) noexcept
+    void conv_plan_winograd_weight(const conv_call *call, Py_ssize_t threads, conv_winograd_weight *d) noexcept
+    void conv_winograd_weight_scratch(conv_winograd_weight *d, void *scratch) noexcept
+    Py_ssize_t conv_winograd_weight_fills(const conv_winograd_weight *d) noexcept
+    Py_ssize_t conv_winograd_weight_products(const conv_winograd_weight *d) noexcept
+    Py_ssize_t conv_winograd_weight_sums(const conv_winograd_weight *d) noexcept
+    bint conv_winograd_weight_last(const conv_winograd_weight *d) noexcept
+    bint conv_winograd_weight_next(conv_winograd_weight *d) noexcept
+    bint conv_winograd_weight_advance(conv_winograd_weight *d) noexcept
     bint conv_phases_fit(const conv_job *forward, Py_ssize_t size) noexcept
     bint conv_plan_phases(const conv_call *call, Py_ssize_t threads, conv_phases_call *d) noexcept
     void conv_phases_scratch(conv_phases_call *d, void *scratch) noexcept
@@ -135,6 +151,9 @@ cdef extern from "conv.h" nogil:
     void conv_planes_sum(void *planes, Py_ssize_t i) noexcept
     void conv_winograd_share(void *winograd, Py_ssize_t i) noexcept
     void conv_winograd_worker(void *winograd, Py_ssize_t i) noexcept
+    void conv_winograd_weight_fill(void *weight, Py_ssize_t i) noexcept
+    void conv_winograd_weight_multiply(void *weight, Py_ssize_t i) noexcept
+    void conv_winograd_weight_sum(void *weight, Py_ssize_t i) noexcept
     void conv_phases_pack(void *phases, Py_ssize_t i) noexcept
     void conv_phases_worker(void *phases, Py_ssize_t i) noexcept
     void conv_spread_worker(void *spread, Py_ssize_t i) noexcept
@@ -269,16 +288,41 @@ cdef bint winograd(conv_call *call, int num_threads, list report) except -1:
     cdef Block memory
     conv_plan_winograd(call, num_threads, &d)
     if report is not None:
-        report.append((f"winograd F({d.m}x{d.m}, 3x3)", d.workers, d.scratch_bytes, d.units))
+        report.append((f"winograd F({d.tiles.m}x{d.tiles.m}, 3x3)", d.workers, d.scratch_bytes, d.units))
         return False
     memory = scratch(d.scratch_bytes)
     with nogil:
         conv_winograd_scratch(&d, memory.ptr)
-        while d.first < d.tiles and not d.poisoned:
+        while d.first < d.tiles.count and not d.poisoned:
             each(conv_winograd_share, &d, d.tasks, num_threads)
             d.next = 0
             each(conv_winograd_worker, &d, d.workers, num_threads)
-            d.first += d.tiles if d.share_weights else d.block
+            d.first += d.tiles.count if d.share_weights else d.block
+    return d.poisoned
+
+
+cdef bint winograd_weight(conv_call *call, int num_threads, list report) except -1:
+    """Block after block of tiles: parallel over their transforms, then over the products, then over the weights."""
+    cdef conv_winograd_weight d
+    cdef Block memory
+    conv_plan_winograd_weight(call, num_threads, &d)
+    if report is not None:
+        report.append((f"winograd F({d.cells.m}x{d.cells.m}, 3x3)", d.workers, d.scratch_bytes,
+                       conv_winograd_weight_products(&d)))
+        return False
+    memory = scratch(d.scratch_bytes)
+    with nogil:
+        conv_winograd_weight_scratch(&d, memory.ptr)
+        while True:
+            each(conv_winograd_weight_fill, &d, conv_winograd_weight_fills(&d), num_threads)
+            while True:
+                each(conv_winograd_weight_multiply, &d, conv_winograd_weight_products(&d), num_threads)
+                if conv_winograd_weight_last(&d):
+                    each(conv_winograd_weight_sum, &d, conv_winograd_weight_sums(&d), num_threads)
+                if not conv_winograd_weight_next(&d):
+                    break
+            if d.poisoned or not conv_winograd_weight_advance(&d):
+                break
     return d.poisoned
 
 
@@ -361,11 +405,11 @@ cdef int run(conv_call *whole, bint of_weights, int num_threads, list report) ex
     cdef bint poisoned
     conv_simplify(&simple)
     whole.job = &simple
-    path = conv_weight_path(&simple, size) if of_weights else conv_forward_path(&simple, size, WINOGRAD)
+    path = (conv_weight_path if of_weights else conv_forward_path)(&simple, size, WINOGRAD)
     if path == CONV_WINOGRAD:
-        if not winograd(whole, num_threads, report):
+        if not (winograd_weight if of_weights else winograd)(whole, num_threads, report):
             return 0
-        path = conv_forward_path(&simple, size, False)
+        path = (conv_weight_path if of_weights else conv_forward_path)(&simple, size, False)
     at_once = conv_groups_at_once(&simple, path, size)
     for group in range(0, simple.groups, at_once):
         call = conv_some_groups(whole, of_weights, group, at_once, &some)

@@ -35,16 +35,23 @@
 #define CONV_WINOGRAD_RUN 7                /* tiles side by side that are transformed together: 30 cells a row */
 #define CONV_WINOGRAD_LEAST 32             /* channels and outputs from which the transforms pay */
 
+/* tiles of an array, and where their transforms lie: [n2][tiles][channels] */
+typedef struct {
+    const conv_job *job; /* the array is its input */
+    const void *in;
+    ptrdiff_t m, n2;        /* side of a tile of outputs; products a tile */
+    ptrdiff_t down, across; /* tiles of an image */
+    ptrdiff_t count;        /* of all images */
+    ptrdiff_t row, plane;
+} conv_tiles;
+
 typedef struct {
     conv_call call;
-    ptrdiff_t m, n2;            /* side of a tile of outputs; products a tile */
+    conv_tiles tiles;
     int share_weights;
-    ptrdiff_t down, across;     /* tiles of an image */
-    ptrdiff_t tiles;            /* of all images */
     ptrdiff_t block, chunk;     /* tiles and outputs that are held at a time */
     ptrdiff_t panel;            /* outputs of a panel of weights */
     ptrdiff_t depth;            /* channels of transformed weights that are held at a time: all, or a chunk of the sum */
-    ptrdiff_t row_in, plane_in; /* of the cells, [n2][tiles][channels] */
     ptrdiff_t plane_w;          /* of the weights, [n2][panels][depth][panel] */
     ptrdiff_t plane_out;        /* of the products, [n2][tiles][chunk] */
     ptrdiff_t first;            /* tiles shared: the first of the block */
@@ -90,47 +97,54 @@ INLINE ptrdiff_t conv_winograd_depth(const conv_job *j)
 /* elements of a plane of at least n: an odd number of cache lines, so that equal places of all planes are in different sets */
 INLINE ptrdiff_t conv_winograd_plane(ptrdiff_t n, ptrdiff_t size) { return (conv_ceil(n * size, 64) | 1) * 64 / size; }
 
+/* the tiles of a job's input; row and plane are still to be set */
+INLINE conv_tiles conv_winograd_tiles(const conv_job *j, const void *in)
+{
+    const ptrdiff_t m = conv_winograd_side(j), down = conv_ceil(j->out[1], m), across = conv_ceil(j->out[2], m);
+    const conv_tiles t = {j, in, m, (m + 2) * (m + 2), down, across, j->batch * down * across, 0, 0};
+    return t;
+}
+
 INLINE void conv_plan_winograd(const conv_call *call, ptrdiff_t threads, conv_winograd *d)
 {
     const conv_job *j = call->job;
     const ptrdiff_t size = conv_size(call), lanes = SIMD_BYTES / size, wide = 2 * lanes;
     d->call = *call;
-    d->m = conv_winograd_side(j), d->n2 = (d->m + 2) * (d->m + 2);
-    d->down = conv_ceil(j->out[1], d->m), d->across = conv_ceil(j->out[2], d->m);
-    d->tiles = j->batch * d->down * d->across;
-    d->row_in = conv_ceil(j->channels, lanes) * lanes;
-    if (d->row_in * size % 2048 == 0) /* rows of a tile of gemm.h would fall on one set */
-        d->row_in += 64 / size;
-    const ptrdiff_t outputs = conv_ceil(j->outputs, wide) * wide, a_tile = d->n2 * d->row_in * size;
+    d->tiles = conv_winograd_tiles(j, call->in);
+    const ptrdiff_t n2 = d->tiles.n2, tiles = d->tiles.count;
+    d->tiles.row = conv_ceil(j->channels, lanes) * lanes;
+    if (d->tiles.row * size % 2048 == 0) /* rows of a tile of gemm.h would fall on one set */
+        d->tiles.row += 64 / size;
+    const ptrdiff_t outputs = conv_ceil(j->outputs, wide) * wide, a_tile = n2 * d->tiles.row * size;
     d->panel = wide;
-    d->share_weights = conv_winograd_plane(j->channels * outputs, size) * d->n2 * size <= CONV_WINOGRAD_SHARED_BYTES;
+    d->share_weights = conv_winograd_plane(j->channels * outputs, size) * n2 * size <= CONV_WINOGRAD_SHARED_BYTES;
     if (d->share_weights) {
         d->depth = j->channels;
         d->chunk = conv_min(outputs, 4 * wide);
-        d->block = CONV_WINOGRAD_UNIT_BYTES / (a_tile + d->n2 * d->chunk * size);
+        d->block = CONV_WINOGRAD_UNIT_BYTES / (a_tile + n2 * d->chunk * size);
         d->block = conv_min(conv_max(d->block / GEMM_MR, 1) * GEMM_MR, CONV_WINOGRAD_TILES);
         if (threads > 1)
-            d->block = conv_max(GEMM_MR, conv_min(d->block, d->tiles / (3 * threads)));
-        d->units = conv_ceil(d->tiles, d->block);
-        d->block = conv_ceil(d->tiles, d->units);
+            d->block = conv_max(GEMM_MR, conv_min(d->block, tiles / (3 * threads)));
+        d->units = conv_ceil(tiles, d->block);
+        d->block = conv_ceil(tiles, d->units);
         d->tasks = conv_ceil(j->outputs, lanes);
     } else {
         d->depth = conv_winograd_depth(j);
-        d->chunk = conv_max(1, conv_min(4, CONV_WINOGRAD_WEIGHT_BYTES / (d->n2 * d->depth * wide * size))) * wide;
+        d->chunk = conv_max(1, conv_min(4, CONV_WINOGRAD_WEIGHT_BYTES / (n2 * d->depth * wide * size))) * wide;
         d->block = conv_max(1, conv_min(CONV_WINOGRAD_TILES, CONV_WINOGRAD_SHARED_BYTES / a_tile));
-        d->block = conv_ceil(d->tiles, conv_ceil(d->tiles, d->block));
+        d->block = conv_ceil(tiles, conv_ceil(tiles, d->block));
         d->units = conv_ceil(j->outputs, d->chunk);
         d->tasks = conv_ceil(j->channels, lanes);
     }
-    d->plane_in = conv_winograd_plane(d->block * d->row_in, size);
+    d->tiles.plane = conv_winograd_plane(d->block * d->tiles.row, size);
     d->plane_w = conv_winograd_plane((d->share_weights ? outputs : d->chunk) * d->depth, size);
     d->plane_out = conv_winograd_plane(d->block * d->chunk, size);
     d->workers = conv_min(threads, d->units);
     d->first = 0, d->next = 0, d->poisoned = 0;
-    const size_t in = conv_round64(d->n2 * d->plane_in * size), w = conv_round64(d->n2 * d->plane_w * size);
+    const size_t in = conv_round64(n2 * d->tiles.plane * size), w = conv_round64(n2 * d->plane_w * size);
     d->shared_bytes = d->share_weights ? w : in;
     d->own_bytes = d->share_weights ? in : w;
-    d->worker_bytes = d->own_bytes + conv_round64(d->n2 * d->plane_out * size);
+    d->worker_bytes = d->own_bytes + conv_round64(n2 * d->plane_out * size);
     d->scratch_bytes = d->shared_bytes + d->worker_bytes * (size_t)d->workers;
 }
 

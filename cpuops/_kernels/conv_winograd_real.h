@@ -5,6 +5,8 @@
 #define WINOGRAD_B 1.5
 #define WINOGRAD_AA (WINOGRAD_A * WINOGRAD_A)
 #define WINOGRAD_BB (WINOGRAD_B * WINOGRAD_B)
+#define WINOGRAD_NA (1 / (2 * WINOGRAD_AA * (WINOGRAD_AA - WINOGRAD_BB)))
+#define WINOGRAD_NB (1 / (2 * WINOGRAD_BB * (WINOGRAD_BB - WINOGRAD_AA)))
 
 /* B^T: n cells; row i holds the coefficients of the product of (x - p) over all points p but its own */
 INLINE void FN(winograd_cells)(const int m, const vec *d, vec *r)
@@ -38,8 +40,7 @@ INLINE void FN(winograd_weights)(const int m, const vec *g, vec *r)
         r[3] = g[2];
         return;
     }
-    const vec na = vset((real)(1 / (2 * WINOGRAD_AA * (WINOGRAD_AA - WINOGRAD_BB))));
-    const vec nb = vset((real)(1 / (2 * WINOGRAD_BB * (WINOGRAD_BB - WINOGRAD_AA))));
+    const vec na = vset((real)WINOGRAD_NA), nb = vset((real)WINOGRAD_NB);
     const vec t = vfma(vset((real)WINOGRAD_AA), g[2], g[0]), u = vset((real)WINOGRAD_A) * g[1];
     const vec v = vfma(vset((real)WINOGRAD_BB), g[2], g[0]), w = vset((real)WINOGRAD_B) * g[1];
     r[0] = g[0] * vset((real)(1 / (WINOGRAD_AA * WINOGRAD_BB)));
@@ -67,10 +68,27 @@ INLINE void FN(winograd_outputs)(const int m, const vec *p, vec *r)
     r[2] = vfma(aa, s, bb * u);
     r[3] = vfma(aaa, t, vfma(bbb, v, p[5]));
 }
-#undef WINOGRAD_A
-#undef WINOGRAD_B
-#undef WINOGRAD_AA
-#undef WINOGRAD_BB
+
+/* A: m gradients of outputs */
+INLINE void FN(winograd_grads)(const int m, const vec *g, vec *r)
+{
+    if (m == 2) {
+        r[0] = g[0];
+        r[1] = g[0] + g[1];
+        r[2] = g[0] - g[1];
+        r[3] = g[1];
+        return;
+    }
+    const vec a = vset((real)WINOGRAD_A), b = vset((real)WINOGRAD_B), aa = vset((real)WINOGRAD_AA), bb = vset((real)WINOGRAD_BB);
+    const vec aaa = vset((real)(WINOGRAD_AA * WINOGRAD_A)), bbb = vset((real)(WINOGRAD_BB * WINOGRAD_B));
+    const vec s = vfma(aa, g[2], g[0]), t = vfma(aaa, g[3], a * g[1]), u = vfma(bb, g[2], g[0]), v = vfma(bbb, g[3], b * g[1]);
+    r[0] = g[0];
+    r[1] = s + t;
+    r[2] = s - t;
+    r[3] = u + v;
+    r[4] = u - v;
+    r[5] = g[3];
+}
 
 /* ---- runs: tiles side by side in one image ---- */
 typedef struct {
@@ -78,7 +96,7 @@ typedef struct {
 } FN(winograd_run);
 
 /* the run that begins with tile t, of at most `left` tiles: the row of tiles in equal parts */
-INLINE FN(winograd_run) FN(winograd_find)(const conv_winograd *d, ptrdiff_t t, ptrdiff_t left)
+INLINE FN(winograd_run) FN(winograd_find)(const conv_tiles *d, ptrdiff_t t, ptrdiff_t left)
 {
     const ptrdiff_t parts = conv_ceil(d->across, CONV_WINOGRAD_RUN), most = conv_ceil(d->across, parts);
     FN(winograd_run) r;
@@ -117,55 +135,58 @@ INLINE void FN(winograd_row)(const conv_job *j, const real *in, ptrdiff_t iy, pt
             FN(transpose_tile)(from + x, j->in_channel, nc, n - x, to + x * apart, apart);
 }
 
-/* a vector of channels c0... of tiles t0..t0+count-1, to `cells` (at tile t0) */
-INLINE void FN(winograd_cells_of)(const int m, const conv_winograd *d, ptrdiff_t t0, ptrdiff_t count, ptrdiff_t c0, real *cells)
+/* a vector of channels c0... of tiles t0..t0+count-1 to their place in plane 0; `grads`: tiles of m x m gradients of outputs */
+INLINE void FN(winograd_cells_of)(const int m, const int grads, const conv_tiles *d, ptrdiff_t t0, ptrdiff_t count,
+                                  ptrdiff_t c0, real *cells)
 {
-    const int n = m + 2;
-    const conv_job *j = d->call.job;
+    const int n = m + 2, side = grads ? m : n;
+    const conv_job *j = d->job;
     const ptrdiff_t nc = conv_min(LANES, j->channels - c0);
     real band[(CONV_WINOGRAD_RUN * 4 + 2) * 6 * LANES] __attribute__((aligned(64)));
     for (ptrdiff_t t = 0; t < count;) {
         const FN(winograd_run) r = FN(winograd_find)(d, t0 + t, count - t);
-        const real *in = (const real *)d->call.in + r.image * j->in_batch + c0 * j->in_channel;
-        const ptrdiff_t width = r.count * m + 2;
-        for (ptrdiff_t i = 0; i < n; i++)
+        const real *in = (const real *)d->in + r.image * j->in_batch + c0 * j->in_channel;
+        const ptrdiff_t width = r.count * m + side - m;
+        for (ptrdiff_t i = 0; i < side; i++)
             FN(winograd_row)(j, in, r.y * m + i + j->off[1], r.x * m + j->off[2], width, nc, band + i * LANES, n * LANES);
         for (ptrdiff_t x = 0; x < width; x++) {
             real *column = band + x * n * LANES;
             vec a[6], b[6];
 #pragma GCC unroll 6
-            for (int i = 0; i < n; i++)
+            for (int i = 0; i < side; i++)
                 a[i] = vload(column + i * LANES);
-            FN(winograd_cells)(m, a, b);
+            (grads ? FN(winograd_grads) : FN(winograd_cells))(m, a, b);
 #pragma GCC unroll 6
             for (int i = 0; i < n; i++)
                 vstore(column + i * LANES, b[i]);
         }
         for (ptrdiff_t k = 0; k < r.count; k++) {
             const real *from = band + k * m * n * LANES;
-            real *to = cells + (t + k) * d->row_in + c0;
+            real *to = cells + (t + k) * d->row;
             for (int i = 0; i < n; i++) {
                 vec a[6], b[6];
 #pragma GCC unroll 6
-                for (int x = 0; x < n; x++)
+                for (int x = 0; x < side; x++)
                     a[x] = vload(from + (x * n + i) * LANES);
-                FN(winograd_cells)(m, a, b);
+                (grads ? FN(winograd_grads) : FN(winograd_cells))(m, a, b);
 #pragma GCC unroll 6
                 for (int x = 0; x < n; x++)
-                    vstore(to + (i * n + x) * d->plane_in, b[x]);
+                    vstore(to + (i * n + x) * d->plane, b[x]);
             }
         }
         t += r.count;
     }
 }
-FUNC void FN(winograd_cells_2)(const conv_winograd *d, ptrdiff_t t0, ptrdiff_t count, ptrdiff_t c0, real *cells)
-{
-    FN(winograd_cells_of)(2, d, t0, count, c0, cells);
-}
-FUNC void FN(winograd_cells_4)(const conv_winograd *d, ptrdiff_t t0, ptrdiff_t count, ptrdiff_t c0, real *cells)
-{
-    FN(winograd_cells_of)(4, d, t0, count, c0, cells);
-}
+#define WINOGRAD_FILL(name, m, grads)                                                                                    \
+    FUNC void FN(name##_##m)(const conv_tiles *d, ptrdiff_t t0, ptrdiff_t count, ptrdiff_t c0, real *cells)              \
+    {                                                                                                                    \
+        FN(winograd_cells_of)(m, grads, d, t0, count, c0, cells);                                                        \
+    }
+WINOGRAD_FILL(winograd_cells, 2, 0)
+WINOGRAD_FILL(winograd_cells, 4, 0)
+WINOGRAD_FILL(winograd_grads, 2, 1)
+WINOGRAD_FILL(winograd_grads, 4, 1)
+#undef WINOGRAD_FILL
 
 /* ---- weights ---- */
 
@@ -241,8 +262,8 @@ FUNC void FN(winograd_weights_4)(const conv_winograd *d, ptrdiff_t m0, ptrdiff_t
 INLINE void FN(winograd_some_weights)(const conv_winograd *d, ptrdiff_t m0, ptrdiff_t nm, ptrdiff_t c0, ptrdiff_t end, real *weights)
 {
     for (ptrdiff_t m = 0; m < nm; m += LANES)
-        (d->m == 2 ? FN(winograd_weights_2) : FN(winograd_weights_4))(d, m0 + m, c0, end,
-                                                                      weights + m / d->panel * d->panel * d->depth + m % d->panel);
+        (d->tiles.m == 2 ? FN(winograd_weights_2) : FN(winograd_weights_4))(d, m0 + m, c0, end,
+                                                                            weights + m / d->panel * d->panel * d->depth + m % d->panel);
 }
 
 /* ---- products ---- */
@@ -252,12 +273,12 @@ INLINE void FN(winograd_multiply)(const conv_winograd *d, const real *cells, con
                                   ptrdiff_t c0, ptrdiff_t nk, real *products)
 {
     const ptrdiff_t bands = conv_ceil(count, GEMM_MR);
-    for (ptrdiff_t i = 0; i < d->n2; i++, cells += d->plane_in, weights += d->plane_w, products += d->plane_out)
+    for (ptrdiff_t i = 0; i < d->tiles.n2; i++, cells += d->tiles.plane, weights += d->plane_w, products += d->plane_out)
         for (ptrdiff_t m0 = 0; m0 < nm; m0 += d->panel)
             for (ptrdiff_t b = 0; b < bands; b++) {
                 const ptrdiff_t t = conv_part(count, bands, b), rows = conv_part(count, bands, b + 1) - t;
-                FN(gemm_tiles)[rows - 1][nm - m0 > LANES](nk, cells + t * d->row_in + c0, d->row_in, 1, weights + m0 * d->depth,
-                                                          d->panel, products + t * d->chunk + m0, d->chunk, c0 > 0, NULL, NULL);
+                FN(gemm_tiles)[rows - 1][nm - m0 > LANES](nk, cells + t * d->tiles.row + c0, d->tiles.row, 1,
+                                                          weights + m0 * d->depth, d->panel, products + t * d->chunk + m0, d->chunk, c0 > 0, NULL, NULL);
             }
 }
 
@@ -275,7 +296,7 @@ INLINE int FN(winograd_outputs_of)(const int m, const conv_winograd *d, ptrdiff_
     real turned[LANES * LANES] __attribute__((aligned(64)));
     vec finite = vzero();
     for (ptrdiff_t t = 0; t < count;) {
-        const FN(winograd_run) r = FN(winograd_find)(d, t0 + t, count - t);
+        const FN(winograd_run) r = FN(winograd_find)(&d->tiles, t0 + t, count - t);
         const ptrdiff_t y0 = r.y * m, x0 = r.x * m, width = r.count * m;
         const ptrdiff_t rows = conv_min(m, j->out[1] - y0), cols = conv_min(width, j->out[2] - x0);
         real *out = (real *)d->call.out + r.image * j->out_batch + m0 * j->out_channel + y0 * j->out_axis[1] + x0 * j->out_axis[2];
@@ -342,13 +363,13 @@ INLINE void FN(winograd_some_outputs)(conv_winograd *d, ptrdiff_t first, ptrdiff
                                       const real *products)
 {
     for (ptrdiff_t i = 0; i < nm; i += LANES)
-        if (!(d->m == 2 ? FN(winograd_outputs_2) : FN(winograd_outputs_4))(d, first, count, m0 + i, products + i))
+        if (!(d->tiles.m == 2 ? FN(winograd_outputs_2) : FN(winograd_outputs_4))(d, first, count, m0 + i, products + i))
             __atomic_store_n(&d->poisoned, 1, __ATOMIC_RELAXED);
 }
 
 INLINE void FN(winograd_some_cells)(const conv_winograd *d, ptrdiff_t first, ptrdiff_t count, ptrdiff_t c0, real *cells)
 {
-    (d->m == 2 ? FN(winograd_cells_2) : FN(winograd_cells_4))(d, first, count, c0, cells);
+    (d->tiles.m == 2 ? FN(winograd_cells_2) : FN(winograd_cells_4))(&d->tiles, first, count, c0, cells + c0);
 }
 
 /* task i: a vector of outputs, or of channels of the block, to what is shared */
@@ -359,7 +380,7 @@ FUNC void FN(conv_winograd_share)(conv_winograd *d, ptrdiff_t i)
     if (d->share_weights)
         FN(winograd_some_weights)(d, first, LANES, 0, d->depth, shared + panel * d->depth + first - panel);
     else
-        FN(winograd_some_cells)(d, d->first, conv_min(d->block, d->tiles - d->first), first, shared);
+        FN(winograd_some_cells)(d, d->first, conv_min(d->block, d->tiles.count - d->first), first, shared);
 }
 
 /* takes units until there are none left */
@@ -373,7 +394,7 @@ FUNC void FN(conv_winograd_worker)(conv_winograd *d, ptrdiff_t i)
         const ptrdiff_t unit = __atomic_fetch_add(&d->next, 1, __ATOMIC_RELAXED);
         if (unit >= d->units || __atomic_load_n(&d->poisoned, __ATOMIC_RELAXED))
             return;
-        const ptrdiff_t first = d->share_weights ? unit * d->block : d->first, count = conv_min(d->block, d->tiles - first);
+        const ptrdiff_t first = d->share_weights ? unit * d->block : d->first, count = conv_min(d->block, d->tiles.count - first);
         if (d->share_weights)
             for (ptrdiff_t c0 = 0; c0 < channels; c0 += LANES)
                 FN(winograd_some_cells)(d, first, count, c0, own);

@@ -74,8 +74,8 @@ class Conv:
         Notes
         -----
         Sums are in the operands' precision, in blocks of a few hundred terms. The order of the sum depends on the shapes
-        only. 3x3 kernels of stride 1 and many channels take fewer multiplications and a few times the error (Winograd 1980;
-        ``docs/numerics.md``); :func:`cpuops.explain` tells which path a call takes.
+        only. 3x3 kernels of stride 1 and many channels, and both their gradients, take fewer multiplications and a few
+        times the error (Winograd 1980; ``docs/numerics.md``); :func:`cpuops.explain` tells which path a call takes.
         2·B·Cout·OH·OW·(Cin/groups)·KH·KW flops. NaN and infinity reach exactly the outputs whose window holds them.
         With gradient g of the output: x_grad[b,c,h,w] = Σ g·weight over the windows that cover the cell,
         weight_grad[m,c,i,j] = Σ_{b,p,q} g[b,m,p,q] · x[b,c, p·sh + i·dh − top, …], bias_grad[m] = Σ_{b,p,q} g.
