@@ -34,7 +34,7 @@ enum {
     MOST_DIRECT = 64,   /* taps of a window without a line */
     DIRECT_LISTS = 16,  /* of such taps, by the window's rows and columns */
     MOST_TURNED = 2048, /* vectors of a unit: 128 KB of 64 bytes each */
-    MOST_WHOLE_TURNED = 256, /* cells of a plane that is one window */
+    MOST_ABREAST = 256, /* cells of a plane that is one window, when several are folded at once */
     MOST_GATHERED = 64, /* taps of a window whose gradient is gathered by comparing */
     ABREAST = 4,        /* planes whose gradients are scattered at once */
     SLACK = 64,         /* cells behind a line that a full vector may touch */
@@ -97,6 +97,13 @@ INLINE void cover(const pool_axis *a, ptrdiff_t c, ptrdiff_t *lo, ptrdiff_t *hi)
 INLINE int holds(const pool_axis *a, ptrdiff_t i, ptrdiff_t c)
 {
     return a->dilation == 1 || (c + a->before - i * a->stride) % a->dilation == 0;
+}
+
+/* how many outputs from o on have windows of as many cells, each one stride behind the other */
+INLINE ptrdiff_t alike(const pool_axis *a, ptrdiff_t o)
+{
+    ptrdiff_t start = o * a->stride - a->before, room = a->in - start - (a->dilation * (a->kernel - 1) + 1);
+    return a->kernel == 0 || start < 0 || room < 0 ? 1 : least(a->out - o, quotient(room, a->stride) + 1);
 }
 
 /* whether cells c - 1 and c are in the same windows */
@@ -218,7 +225,7 @@ static void plan_tiles(pool_plan *p, ptrdiff_t cells, ptrdiff_t chunk)
     p->direct = p->chunk >= p->lanes && rows * taps <= MOST_DIRECT && span <= INT32_MAX &&
                 (w->kernel == 0 || rows * taps <= rows * w->stride + w->stride + taps);
     p->segments = !p->direct && (w->kernel == 0 || reach(w) > MOST_LINE / 2 / p->chunk || span > INT32_MAX ||
-                                 (p->channels == 1 && w->out < 8 && w->kernel >= 16));
+                                 (p->channels == 1 && w->dilation == 1 && ((w->stride > MOST_PHASES && w->kernel >= 8) || (w->out < 8 && w->kernel >= 16))));
     /* four times the reach: else most of a line is folded again for the next tile */
     ptrdiff_t room = most(cells / p->chunk, p->segments ? 1 : least(4 * reach(w), MOST_LINE / p->chunk));
     p->tile = windows_of(w, room);
@@ -243,7 +250,7 @@ static void plan_as_laid(pool_plan *p)
 static ptrdiff_t planes_turned(const pool_plan *p)
 {
     ptrdiff_t cells = most(cells_in(p), cells_out(p)), vectors = least(least(4, p->planes / p->lanes), MOST_TURNED / cells);
-    return p->channels != 1 || (is_whole(p) && cells > MOST_WHOLE_TURNED) ? 0 : vectors * p->lanes;
+    return p->channels != 1 || (is_whole(p) && cells >= p->lanes) ? 0 : vectors * p->lanes;
 }
 
 /* the plan of such a unit, with channels last; its operands are in scratch */
@@ -405,6 +412,13 @@ INLINE int cursor_next(pool_cursor *c, const pool_plan *p, ptrdiff_t nd, ptrdiff
     return 1;
 }
 
+/* over n rows of one plane, of which the last is not passed */
+INLINE void cursor_skip(pool_cursor *c, ptrdiff_t n)
+{
+    c->row += n - 1;
+    c->h += n - 1;
+}
+
 /* the columns and channels of a tile of the output */
 typedef struct {
     ptrdiff_t number;
@@ -489,7 +503,7 @@ INLINE const ptrdiff_t *direct_list(const pool_plan *p, direct_lists *kept, ptrd
     return list;
 }
 
-enum { NOWHERE = -1, NO_TILE = -1 }; /* a maximum's place behind the ends of a row; the tile of new scratch */
+enum { NOWHERE = -1, NO_TILE = -1 }; /* the place of a maximum that is not there; the tile of new scratch */
 
 /* few rows are the rule: with their number constant the loops over them unroll */
 #define BY_ROWS(nd, nh, CALL)           \
@@ -504,6 +518,10 @@ enum { NOWHERE = -1, NO_TILE = -1 }; /* a maximum's place behind the ends of a r
     }
 
 #define REAL_BODY "pool_pixels_real.h"
+#include "for_each_real.h"
+#define REAL_BODY "pool_join_real.h"
+#include "for_each_real.h"
+#define REAL_BODY "pool_spans_real.h"
 #include "for_each_real.h"
 #define REAL_BODY "pool_whole_real.h"
 #include "for_each_real.h"

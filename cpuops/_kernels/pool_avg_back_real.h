@@ -209,15 +209,6 @@ INLINE wvec FN(sum_taps)(const FN(back_scratch) *s, ptrdiff_t f, ptrdiff_t i)
     return sum;
 }
 
-/* a vector at a time, the last one partial */
-INLINE void FN(wstore_some)(real *out, wvec v, ptrdiff_t n)
-{
-    if (n >= WLANES)
-        wstore(out, v);
-    else if (n > 0)
-        wstore_n(out, v, n);
-}
-
 /* many channels: each pixel gathers its outputs */
 static void FN(back_pixels)(const pool_plan *p, const FN(back_tile) *t, const FN(back_scratch) *s, real *out)
 {

@@ -24,9 +24,6 @@ INLINE wvec FN(sum_rows)(const FN(avg_rows) *r, ptrdiff_t column, ptrdiff_t nd, 
     return sum;
 }
 
-/* lanes n.. of a vector that ends a line become padding: what stands there is padding or nobody's */
-INLINE wvec FN(end_sums)(ptrdiff_t n, wvec v) { return vsel_f64(vlt_f64(viota_f64(), wset((double)n)), v, wset(-0.0)); }
-
 INLINE void FN(sum_line_of)(const FN(avg_rows) *r, ptrdiff_t nd, ptrdiff_t nh, ptrdiff_t n, double *line)
 {
     if (n < WLANES) {
@@ -271,10 +268,36 @@ static void FN(avg_scales)(const pool_plan *p, const pool_tile *t, FN(avg_scratc
     FN(clean_behind)(s->scale, t->outputs * t->channels);
 }
 
+/* a vector of outputs at a time, of windows of one channel without gaps; r: of one row, where a window's cells may be read with
+ * those behind them, else the line */
+static void FN(avg_spans)(const pool_plan *p, const pool_tile *t, const FN(avg_scratch) *s, const FN(avg_rows) *r, real *out)
+{
+    int bare = r->nd * r->nh == 1 && r->whole;
+    if (!bare)
+        FN(sum_line)(r, t->hi, s->line);
+    for (ptrdiff_t o = 0; o < t->outputs; o += WLANES) {
+        const real *cells[WLANES];
+        const double *sums[WLANES];
+        ptrdiff_t taps[WLANES];
+        for (int k = 0; k < WLANES; k++) {
+            pool_window w = s->columns[least(o + k, t->outputs - 1)];
+            cells[k] = r->x + (w.first - t->origin);
+            sums[k] = s->line + (w.first - t->origin);
+            taps[k] = w.taps;
+        }
+        wvec v = bare ? FN(span_sums)(cells, taps) : span_sums_f64(sums, taps);
+        FN(wstore_some)(out + o, QUOTIENT(v, vload_f64(s->scale + o)), t->outputs - o);
+    }
+}
+
 static void FN(avg_row_segments)(const pool_plan *p, const pool_tile *t, const FN(avg_scratch) *s, FN(avg_rows) *r, const real *row, real *out)
 {
     ptrdiff_t n = t->channels, all = p->channels, dilation = p->w.dilation;
     int parted = t->hi > p->line;
+    if (all == 1 && dilation == 1 && !parted) {
+        FN(avg_spans)(p, t, s, r, out);
+        return;
+    }
     if (!parted)
         FN(any_sum_line)(r, t->hi, n, all, s->line);
     for (ptrdiff_t o = 0; o < t->outputs; o++) {
@@ -340,41 +363,36 @@ static void FN(avg_row_runs)(const pool_plan *p, const pool_tile *t, const FN(av
 }
 
 /* windows of two cells along W, n of them: rows are folded and dealt in one go */
-INLINE void FN(avg_pairs_of)(const FN(avg_rows) *r, ptrdiff_t nd, ptrdiff_t nh, double scale, ptrdiff_t n, real *out)
+INLINE void FN(avg_row_pairs)(const FN(avg_rows) *r, ptrdiff_t nd, ptrdiff_t nh, double scale, ptrdiff_t n, real *out)
 {
-    for (ptrdiff_t i = 0; i < n; i += LANES) {
-        ptrdiff_t cells = 2 * (n - i);
-        wsums even, odd;
-        for (ptrdiff_t d = 0; d < nd; d++)
-            for (ptrdiff_t h = 0; h < nh; h++) {
-                const real *at = r->x + 2 * i + d * r->step_d + h * r->step_h;
-                vec a, b;
-                if (cells >= 2 * LANES) {
-                    a = vload(at);
-                    b = vload(at + LANES);
-                } else {
-                    a = vload_n(at, least(cells, LANES));
-                    b = cells > LANES ? vload_n(at + LANES, cells - LANES) : vzero();
-                }
-                vdeal(a, b, &a, &b);
-                wsums wa = FN(wsplit)(a), wb = FN(wsplit)(b);
-                for (int k = 0; k < (IS_F64 ? 1 : 2); k++) {
-                    even.v[k] = d == 0 && h == 0 ? wa.v[k] : even.v[k] + wa.v[k];
-                    odd.v[k] = d == 0 && h == 0 ? wb.v[k] : odd.v[k] + wb.v[k];
-                }
-            }
-        for (int k = 0; k < (IS_F64 ? 1 : 2); k++)
-            even.v[k] = QUOTIENT(even.v[k] + odd.v[k], wset(scale));
-        if (n - i >= LANES)
-            vstore(out + i, FN(wjoin)(even));
-        else
-            vstore_n(out + i, FN(wjoin)(even), n - i);
+    wvec a, b = wset(0);
+    if (n < WLANES) {
+        a = FN(sum_rows)(r, 0, nd, nh, least(WLANES, 2 * n));
+        if (2 * n > WLANES)
+            b = FN(sum_rows)(r, WLANES, nd, nh, 2 * n - WLANES);
+        vdeal_f64(a, b, &a, &b);
+        wstore_n(out, QUOTIENT(a + b, wset(scale)), n);
+        return;
+    }
+    for (ptrdiff_t i = 0; i < n; i += WLANES) {
+        ptrdiff_t at = least(i, n - WLANES);
+        a = FN(sum_rows)(r, 2 * at, nd, nh, WLANES);
+        b = FN(sum_rows)(r, 2 * at + WLANES, nd, nh, WLANES);
+        vdeal_f64(a, b, &a, &b);
+        wstore(out + at, QUOTIENT(a + b, wset(scale)));
     }
 }
 
-FUNC void FN(avg_pairs)(const FN(avg_rows) *r, double scale, ptrdiff_t n, real *out)
+INLINE void FN(avg_pairs_of)(FN(avg_rows) *r, ptrdiff_t nd, ptrdiff_t nh, double scale, ptrdiff_t n, ptrdiff_t rows, ptrdiff_t step, real *out)
 {
-#define CALL(nd, nh) FN(avg_pairs_of)(r, nd, nh, scale, n, out)
+    for (; rows > 0; rows--, r->x += step, out += n)
+        FN(avg_row_pairs)(r, nd, nh, scale, n, out);
+}
+
+/* `rows` rows of outputs, whose windows' rows are `step` cells further each time */
+FUNC void FN(avg_pairs)(FN(avg_rows) *r, double scale, ptrdiff_t n, ptrdiff_t rows, ptrdiff_t step, real *out)
+{
+#define CALL(nd, nh) FN(avg_pairs_of)(r, nd, nh, scale, n, rows, step, out)
     BY_ROWS(r->nd, r->nh, CALL)
 #undef CALL
 }
@@ -387,8 +405,9 @@ FUNC void FN(avg_rows_of)(const pool_plan *p, FN(avg_scratch) *s, ptrdiff_t lo, 
     pool_cursor at = cursor_at(p, lo, p->d.out, p->h.out);
     pool_tile t = tile_of(p, at.tile);
     FN(avg_tile)(p, &t, s);
-    for (ptrdiff_t u = lo; u < hi; u++) {
+    for (ptrdiff_t u = lo, rows; u < hi; u += rows) {
         pool_window wd = window(&p->d, at.d), wh = window(&p->h, at.h);
+        rows = p->pairs && p->tiles == 1 ? least(alike(&p->h, at.h), hi - u) : 1;
         double counted = rows_counted(p, wd, wh);
         FN(avg_scales)(p, &t, s, counted);
         const real *row = x + (at.plane * cells_in(p) + (wd.first * p->h.in + wh.first) * p->w.in) * all + t.c;
@@ -397,14 +416,15 @@ FUNC void FN(avg_rows_of)(const pool_plan *p, FN(avg_scratch) *s, ptrdiff_t lo, 
         /* the last vectors of a line of one channel reach at most 2 WLANES beyond it, in its last row */
         r.whole = all == 1 && end - r.x >= (r.nd - 1) * r.step_d + (r.nh - 1) * r.step_h + t.hi - t.lo + 2 * WLANES;
         if (p->pairs)
-            FN(avg_pairs)(&r, s->scale[0], t.outputs, out);
+            FN(avg_pairs)(&r, s->scale[0], t.outputs, rows, p->h.stride * p->w.in, out);
         else if (p->segments)
             FN(avg_row_segments)(p, &t, s, &r, row, out);
         else if (p->direct)
             FN(avg_row_direct)(p, &t, s, wd, wh, row, out);
         else
             FN(avg_row_runs)(p, &t, s, &r, out);
-        if (cursor_next(&at, p, p->d.out, p->h.out) && u + 1 < hi) {
+        cursor_skip(&at, rows);
+        if (cursor_next(&at, p, p->d.out, p->h.out) && u + rows < hi) {
             t = tile_of(p, at.tile);
             FN(avg_tile)(p, &t, s);
         }

@@ -11,15 +11,6 @@ typedef struct {
     inum code;         /* and which distance from the corner the cell has */
 } FN(source);
 
-/* a vector at a time, the last one partial */
-INLINE void FN(store_some)(real *out, vec v, ptrdiff_t n)
-{
-    if (n >= LANES)
-        vstore(out, v);
-    else if (n > 0)
-        vstore_n(out, v, n);
-}
-
 INLINE vec FN(add_where)(vec sum, const FN(source) *s, ptrdiff_t i)
 {
     return sum + vsel(iveq(ivload(s->found + i), ivset(s->code)), vload(s->g + i), vzero());

@@ -94,11 +94,57 @@ static void FN(max_tile)(const pool_plan *p, const pool_tile *t, FN(max_scratch)
     }
 }
 
+/* the first cell of the rows that is `top`, in n columns from `column` on: its value, and with *at its place behind `base` */
+static real FN(find_top)(const FN(max_rows) *r, ptrdiff_t column, ptrdiff_t n, real top, int64_t *at)
+{
+    for (ptrdiff_t d = 0; d < r->nd; d++)
+        for (ptrdiff_t h = 0; h < r->nh; h++) {
+            const real *row = r->x + column + d * r->step_d + h * r->step_h;
+            ptrdiff_t place = FN(row_place)(row, n, top);
+            if (place != NOWHERE) {
+                *at = d * r->step_d + h * r->step_h + place;
+                return row[place];
+            }
+        }
+    return top;
+}
+
+/* a vector of outputs at a time, of windows of one channel without gaps; r: of one row, where a window's cells may be read with
+ * those behind them, else the line */
+static void FN(max_spans)(const pool_plan *p, const pool_tile *t, const FN(max_scratch) *s, const FN(max_rows) *r, ptrdiff_t base, int indexed,
+                          real *out)
+{
+    const real *x = r->x;
+    if (r->nd * r->nh > 1 || !r->whole) {
+        FN(max_line)(r, t->hi, s->line);
+        x = s->line;
+    }
+    for (ptrdiff_t o = 0; o < t->outputs; o += LANES) {
+        const real *at[LANES];
+        ptrdiff_t taps[LANES];
+        for (int k = 0; k < LANES; k++) {
+            pool_window w = s->columns[least(o + k, t->outputs - 1)];
+            at[k] = x + (w.first - t->origin);
+            taps[k] = w.taps;
+        }
+        FN(store_some)(out + o, FN(span_tops)(at, taps), t->outputs - o);
+    }
+    for (ptrdiff_t o = 0; indexed && o < t->outputs; o++) {
+        ptrdiff_t first = s->columns[o].first;
+        out[o] = FN(find_top)(r, first - t->origin, s->columns[o].taps, out[o], s->index + o);
+        s->index[o] += base + first;
+    }
+}
+
 static void FN(max_row_segments)(const pool_plan *p, const pool_tile *t, const FN(max_scratch) *s, FN(max_rows) *r, const real *x,
                                  ptrdiff_t base, real *out, int indexed, ptrdiff_t pixel)
 {
     ptrdiff_t n = t->channels, all = p->channels, dilation = p->w.dilation, step_d = p->d.dilation * p->h.in * p->w.in, step_h = p->h.dilation * p->w.in;
     int parted = t->hi > p->line;
+    if (all == 1 && dilation == 1 && !parted) {
+        FN(max_spans)(p, t, s, r, base, indexed, out);
+        return;
+    }
     /* codes number the rows, so that they fit whatever the plane's size */
     r->code_d = r->nh;
     r->code_h = 1;

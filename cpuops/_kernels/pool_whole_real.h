@@ -26,17 +26,36 @@ INLINE real FN(row_top)(const real *x, ptrdiff_t n)
     return vhmax(top[0]);
 }
 
-/* the first cell that is `top`, the maximum of the row */
+/* the first cell that is `top`, NaN too; NOWHERE: there is none; in a short one without a branch that cannot be foretold */
 INLINE ptrdiff_t FN(row_place)(const real *x, ptrdiff_t n, real top)
 {
     vec all = vset(top);
+    if (n >= LANES && n <= 64) {
+        uint64_t at = 0;
+        for (ptrdiff_t i = 0; i < n; i += LANES) {
+            ptrdiff_t from = least(i, n - LANES);
+            vec v = vload(x + from);
+            at |= (uint64_t)mbits(top == top ? veq(v, all) : visnan(v)) << from;
+        }
+        return at ? __builtin_ctzll(at) : NOWHERE;
+    }
     for (ptrdiff_t i = 0; i < n; i += LANES) {
-        vec v = FN(row_vector)(x, i, n, 0);
+        vec v = FN(row_vector)(x, i, n, top == top ? (real)NAN : 0);
         int lane = mfirst(top == top ? veq(v, all) : visnan(v));
         if (lane < LANES)
             return i + lane;
     }
-    return 0;
+    return NOWHERE;
+}
+
+/* the maxima of n <= LANES rows, one behind the other */
+INLINE void FN(rows_tops)(const real *x, ptrdiff_t cells, ptrdiff_t n, real *tops)
+{
+    if (cells >= LANES && cells <= MOST_ABREAST)
+        FN(store_some)(tops, FN(row_tops)(x, cells, n), n);
+    else
+        for (ptrdiff_t i = 0; i < n; i++)
+            tops[i] = FN(row_top)(x + i * cells, cells);
 }
 
 /* channels c.. of one pixel, as many as the vectors hold */
@@ -106,20 +125,23 @@ INLINE FN(whole_unit) FN(whole_at)(const pool_plan *p, ptrdiff_t unit)
 FUNC void FN(max_whole)(const pool_plan *p, ptrdiff_t lo, ptrdiff_t hi)
 {
     ptrdiff_t cells = cells_in(p), all = p->channels;
-    real tops[1];
     inum places[MOST_CHUNK + SLACK];
-    for (ptrdiff_t u = lo; u < hi; u++) {
+    for (ptrdiff_t u = lo, n; all == 1 && u < hi; u += n) {
+        const real *x = (const real *)p->x + u * cells;
+        real *out = (real *)p->out + u;
+        n = least(LANES, hi - u);
+        FN(rows_tops)(x, cells, n, out);
+        for (ptrdiff_t i = 0; p->index_size && i < n; i++, x += cells) {
+            ptrdiff_t at = FN(row_place)(x, cells, out[i]);
+            out[i] = x[at];
+            put_index(p, u + i, at);
+        }
+    }
+    for (ptrdiff_t u = lo; all > 1 && u < hi; u++) {
         FN(whole_unit) w = FN(whole_at)(p, u);
         const real *x = (const real *)p->x + w.plane * cells * all + w.c;
         ptrdiff_t to = w.plane * all + w.c;
         real *out = (real *)p->out + to;
-        if (all == 1) {
-            tops[0] = FN(row_top)(x, cells);
-            ptrdiff_t at = p->index_size ? FN(row_place)(x, cells, tops[0]) : 0;
-            out[0] = p->index_size ? x[at] : tops[0];
-            put_index(p, to, at);
-            continue;
-        }
         FN(channel_tops)(x, cells, all, w.channels, p->index_size != 0, out, places);
         for (ptrdiff_t c = 0; c < w.channels && p->index_size; c++)
             put_index(p, to + c, places[c]);
@@ -139,7 +161,9 @@ FUNC void FN(max_whole_backward)(const pool_plan *p, ptrdiff_t lo, ptrdiff_t hi)
         const int64_t *index = (const int64_t *)p->index + w.plane * all + w.c;
         real *out = (real *)p->out + w.plane * cells * all + w.c;
         if (all == 1) {
-            out[p->index ? index[0] : FN(row_place)(x, cells, FN(row_top)(x, cells))] += g[0];
+            if (!p->index && (u - lo) % LANES == 0)
+                FN(rows_tops)(x, cells, least(LANES, hi - u), tops);
+            out[p->index ? index[0] : FN(row_place)(x, cells, tops[(u - lo) % LANES])] += g[0];
             continue;
         }
         FN(zero_pixels)(out, cells, w.channels, all);
@@ -202,13 +226,21 @@ FUNC void FN(avg_whole)(const pool_plan *p, ptrdiff_t lo, ptrdiff_t hi)
 {
     ptrdiff_t cells = cells_in(p), all = p->channels;
     double divisor = p->divisor != 0 ? p->divisor : (double)cells;
-    for (ptrdiff_t u = lo; u < hi; u++) {
+    int abreast = cells >= WLANES && cells <= MOST_ABREAST;
+    for (ptrdiff_t u = lo; all == 1 && u < hi; u += WLANES) {
+        const real *x = (const real *)p->x + u * cells;
+        real *out = (real *)p->out + u;
+        ptrdiff_t n = least(WLANES, hi - u);
+        if (abreast)
+            FN(wstore_some)(out, FN(row_sums)(x, cells, n) / wset(divisor), n);
+        for (ptrdiff_t i = 0; !abreast && i < n; i++)
+            out[i] = (real)(FN(row_total)(x + i * cells, cells) / divisor);
+    }
+    for (ptrdiff_t u = lo; all > 1 && u < hi; u++) {
         FN(whole_unit) w = FN(whole_at)(p, u);
         const real *x = (const real *)p->x + w.plane * cells * all + w.c;
         real *out = (real *)p->out + w.plane * all + w.c;
-        if (all == 1)
-            out[0] = (real)(FN(row_total)(x, cells) / divisor);
-        for (ptrdiff_t c = 0, step; all > 1 && c < w.channels; c += step) {
+        for (ptrdiff_t c = 0, step; c < w.channels; c += step) {
             ptrdiff_t left = w.channels - c;
             step = left >= 4 * WLANES ? 4 * WLANES : WLANES;
             if (left < WLANES)
