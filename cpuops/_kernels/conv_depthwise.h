@@ -1,8 +1,7 @@
 /* conv_depthwise.h: one channel a group, channels last: groups are lanes, padding is skipped. See conv.h. */
 #ifndef CPUOPS_CONV_DEPTHWISE_H
 #define CPUOPS_CONV_DEPTHWISE_H
-#include "activate.h"
-#include "conv_job.h"
+#include "conv_finish.h"
 #include "wide.h"
 
 #define CONV_DEPTHWISE_TAPS 128  /* their list is on the stack */

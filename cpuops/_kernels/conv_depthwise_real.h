@@ -7,10 +7,10 @@ typedef struct {
     ptrdiff_t count, cell[CONV_DEPTHWISE_TAPS], weight[CONV_DEPTHWISE_TAPS];
 } FN(conv_depthwise_taps);
 
-/* bias + sum over the taps, for nx positions in a row and nv vectors of groups, the last of `lanes` lanes; nx and nv are
- * constants after inlining. A load for each multiply-add: as many as the first-level cache gives */
+/* bias + sum over the taps, but at least `floor`, for nx positions in a row and nv vectors of groups, the last of `lanes` lanes; nx
+ * and nv are constants after inlining. A load for each multiply-add: as many as the first-level cache gives */
 INLINE void FN(conv_depthwise_tile)(const int nx, const int nv, ptrdiff_t lanes, const FN(conv_depthwise_taps) * p, const real *in,
-                                    ptrdiff_t in_step, const real *w, const real *bias, real *out, ptrdiff_t out_step)
+                                    ptrdiff_t in_step, const real *w, const real *bias, real floor, real *out, ptrdiff_t out_step)
 {
     vec s[8];
 #pragma GCC unroll 8
@@ -37,33 +37,34 @@ INLINE void FN(conv_depthwise_tile)(const int nx, const int nv, ptrdiff_t lanes,
 #pragma GCC unroll 8
         for (int x = 0; x < nx; x++) {
             real *to = out + x * out_step + v * LANES;
+            const vec r = vmax_fast(vset(floor), s[v * nx + x]);
             if (lanes == LANES)
-                vstore(to, s[v * nx + x]);
+                vstore(to, r);
             else
-                vstore_n(to, s[v * nx + x], lanes);
+                vstore_n(to, r, lanes);
         }
 }
 #define CONV_DEPTHWISE_ARGS                                                                                              \
     ptrdiff_t lanes, const FN(conv_depthwise_taps) * p, const real *in, ptrdiff_t in_step, const real *w, const real *bias, \
-        real *out, ptrdiff_t out_step
+        real floor, real *out, ptrdiff_t out_step
 #define X(nx, nv)                                                                                                        \
     FUNC void FN(conv_depthwise_tile_##nx##_##nv)(CONV_DEPTHWISE_ARGS)                                                   \
     {                                                                                                                    \
         if (nv > 1 || lanes == LANES)                                                                                    \
-            FN(conv_depthwise_tile)(nx, nv, LANES, p, in, in_step, w, bias, out, out_step);                              \
+            FN(conv_depthwise_tile)(nx, nv, LANES, p, in, in_step, w, bias, floor, out, out_step);                       \
         else                                                                                                             \
-            FN(conv_depthwise_tile)(nx, 1, lanes, p, in, in_step, w, bias, out, out_step);                               \
+            FN(conv_depthwise_tile)(nx, 1, lanes, p, in, in_step, w, bias, floor, out, out_step);                        \
     }
 X(8, 1) X(4, 2) X(4, 1) X(1, 4) X(1, 1)
 #undef X
 
 /* positions in a row that meet the same taps, of groups g..end-1; `in` is the first one's first cell */
 INLINE void FN(conv_depthwise_run)(const conv_job *j, const FN(conv_depthwise_taps) * p, ptrdiff_t count, ptrdiff_t g, ptrdiff_t end,
-                                   const real *in, const real *w, const real *bias, real *out)
+                                   const real *in, const real *w, const real *bias, real floor, real *out)
 {
     const ptrdiff_t is = j->step[2] * j->in_axis[2], os = j->out_axis[2];
 #define TILE(nx, nv, lanes) \
-    FN(conv_depthwise_tile_##nx##_##nv)(lanes, p, in + i, is, w + i, bias ? bias + i : NULL, out + i, os)
+    FN(conv_depthwise_tile_##nx##_##nv)(lanes, p, in + i, is, w + i, bias ? bias + i : NULL, floor, out + i, os)
     ptrdiff_t i;
     for (; count >= 8; count -= 8, in += 8 * is, out += 8 * os)
         for (i = g; i < end; i += LANES)
@@ -87,7 +88,7 @@ INLINE void FN(conv_depthwise_run)(const conv_job *j, const FN(conv_depthwise_ta
  * read it. kw, step and nx are constants after inlining */
 INLINE void FN(conv_depthwise_strip)(const int kw, const int step, const int nx, ptrdiff_t lanes, ptrdiff_t rows, const real *in,
                                      ptrdiff_t in_row, ptrdiff_t in_col, const real *w, ptrdiff_t w_row, ptrdiff_t w_col,
-                                     const real *bias, real *out, ptrdiff_t out_step)
+                                     const real *bias, real floor, real *out, ptrdiff_t out_step)
 {
     vec s[8];
     const vec b = bias ? vload_n(bias, lanes) : vzero();
@@ -110,22 +111,23 @@ INLINE void FN(conv_depthwise_strip)(const int kw, const int step, const int nx,
     }
 #pragma GCC unroll 8
     for (int x = 0; x < nx; x++) {
+        const vec r = vmax_fast(vset(floor), s[x]);
         if (lanes == LANES)
-            vstore(out + x * out_step, s[x]);
+            vstore(out + x * out_step, r);
         else
-            vstore_n(out + x * out_step, s[x], lanes);
+            vstore_n(out + x * out_step, r, lanes);
     }
 }
 #define CONV_STRIP_ARGS                                                                                                  \
     ptrdiff_t lanes, ptrdiff_t rows, const real *in, ptrdiff_t in_row, ptrdiff_t in_col, const real *w, ptrdiff_t w_row, \
-        ptrdiff_t w_col, const real *bias, real *out, ptrdiff_t out_step
+        ptrdiff_t w_col, const real *bias, real floor, real *out, ptrdiff_t out_step
 #define X(kw, step, nx)                                                                                                  \
     FUNC void FN(conv_depthwise_strip_##kw##_##step##_##nx)(CONV_STRIP_ARGS)                                             \
     {                                                                                                                    \
         if (lanes == LANES)                                                                                              \
-            FN(conv_depthwise_strip)(kw, step, nx, LANES, rows, in, in_row, in_col, w, w_row, w_col, bias, out, out_step); \
+            FN(conv_depthwise_strip)(kw, step, nx, LANES, rows, in, in_row, in_col, w, w_row, w_col, bias, floor, out, out_step); \
         else                                                                                                             \
-            FN(conv_depthwise_strip)(kw, step, nx, lanes, rows, in, in_row, in_col, w, w_row, w_col, bias, out, out_step); \
+            FN(conv_depthwise_strip)(kw, step, nx, lanes, rows, in, in_row, in_col, w, w_row, w_col, bias, floor, out, out_step); \
     }
 X(2, 1, 4) X(2, 1, 8) X(3, 1, 4) X(3, 1, 8) X(3, 2, 4) X(3, 2, 8) X(5, 1, 4) X(5, 1, 8) X(5, 2, 4) X(5, 2, 8)
 #undef X
@@ -139,7 +141,7 @@ static const FN(conv_depthwise_function) FN(conv_depthwise_strips)[6][2][2] __at
 /* positions in a row that meet all columns of the kernel, from *x on, of which the strips take what they can; the taps' rows
  * u0..u1 meet the input, `in` is the first cell of tap (u0, 0) of position *x */
 INLINE void FN(conv_depthwise_strip_run)(const conv_job *j, ptrdiff_t u0, ptrdiff_t u1, ptrdiff_t *x, ptrdiff_t end, ptrdiff_t some,
-                                         const real *in, const real *w, const real *bias, real *out)
+                                         const real *in, const real *w, const real *bias, real floor, real *out)
 {
     const ptrdiff_t kw = j->kernel[2], step = j->step[2], is = step * j->in_axis[2], os = j->out_axis[2];
     if (j->kernel[0] != 1 || j->dil[2] != 1 || kw > 5 || step > 2 || !FN(conv_depthwise_strips)[kw][step - 1][0] || u1 < u0)
@@ -152,7 +154,7 @@ INLINE void FN(conv_depthwise_strip_run)(const conv_job *j, ptrdiff_t u0, ptrdif
             for (ptrdiff_t i = 0; i < count; i += nx)
                 for (ptrdiff_t c = g; c < conv_min(g + some, j->groups); c += LANES)
                     f(conv_min(LANES, j->groups - c), u1 - u0 + 1, in + i * is + c, j->dil[1] * j->in_axis[1], j->in_axis[2], w + c,
-                      j->w_axis[1], j->w_axis[2], bias ? bias + c : NULL, out + (*x + i) * os + c, os);
+                      j->w_axis[1], j->w_axis[2], bias ? bias + c : NULL, floor, out + (*x + i) * os + c, os);
         *x += count, in += count * is;
     }
 }
@@ -162,7 +164,7 @@ FUNC void FN(conv_depthwise_row)(const conv_depthwise *d, ptrdiff_t unit)
 {
     const conv_job *j = d->call.job;
     const ptrdiff_t y = conv_split(&unit, j->out[1]), z = conv_split(&unit, j->out[0]), b = unit;
-    const real *w = (const real *)d->call.w, *bias = (const real *)d->call.bias;
+    const real *w = (const real *)d->call.w, *bias = (const real *)d->call.bias, floor = FN(conv_floor)(&d->call);
     real *out = (real *)d->call.out + b * j->out_batch + z * j->out_axis[0] + y * j->out_axis[1];
     const ptrdiff_t iz = z * j->step[0] + j->off[0], iy = y * j->step[1] + j->off[1];
     const ptrdiff_t origin = b * j->in_batch + iz * j->in_axis[0] + iy * j->in_axis[1];
@@ -181,7 +183,7 @@ FUNC void FN(conv_depthwise_row)(const conv_depthwise *d, ptrdiff_t unit)
             FN(conv_depthwise_strip_run)(j, u0, u1, &x, end, some,
                                          (const real *)d->call.in + origin + u0 * j->dil[1] * j->in_axis[1] +
                                              (x * j->step[2] + j->off[2]) * j->in_axis[2],
-                                         w, bias, out);
+                                         w, bias, floor, out);
         const ptrdiff_t ix = x * j->step[2] + j->off[2];
         count = x >= begin && end > x ? end - x : x < j->out[2];
         p.count = 0;
@@ -196,9 +198,10 @@ FUNC void FN(conv_depthwise_row)(const conv_depthwise *d, ptrdiff_t unit)
                 }
         for (ptrdiff_t g = 0; g < j->groups; g += some)
             FN(conv_depthwise_run)(j, &p, count, g, conv_min(g + some, j->groups), (const real *)d->call.in, w, bias,
-                                   out + x * j->out_axis[2]);
+                                   floor, out + x * j->out_axis[2]);
     }
-    FN(activate)(d->call.activation, out, out + d->call.apart, j->out[2], j->groups, j->out_axis[2]);
+    if (floor != 0)
+        FN(activate)(d->call.activation, out, out + d->call.apart, j->out[2], j->groups, j->out_axis[2]);
 }
 
 /* ---- the weight gradient ---- */

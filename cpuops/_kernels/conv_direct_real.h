@@ -16,12 +16,12 @@ INLINE void FN(conv_tile_term)(const int rows, const int nv, const real *w, cons
     }
 }
 
-/* out[m*ld + v*out_step] = bias[m] + sum over channels and taps of weight * band, for `rows` output channels and nv vectors,
- * which are `step` apart in the band; the first n lanes. Cells `ahead` of these will be wanted soon, unless it is 0. rows and
- * nv are constants after inlining */
+/* out[m*ld + v*out_step] = bias[m] + sum over channels and taps of weight * band, but at least `floor`, for `rows` output channels
+ * and nv vectors, which are `step` apart in the band; the first n lanes. Cells `ahead` of these will be wanted soon, unless it is
+ * 0. rows and nv are constants after inlining */
 INLINE void FN(conv_tile)(const int rows, const int nv, const real *w, const real *bias, const real *band, const ptrdiff_t step,
-                          const ptrdiff_t *tap, ptrdiff_t taps, ptrdiff_t channels, ptrdiff_t channel, ptrdiff_t ahead, real *out,
-                          ptrdiff_t ld, const ptrdiff_t out_step, const ptrdiff_t n)
+                          const ptrdiff_t *tap, ptrdiff_t taps, ptrdiff_t channels, ptrdiff_t channel, ptrdiff_t ahead, real floor,
+                          real *out, ptrdiff_t ld, const ptrdiff_t out_step, const ptrdiff_t n)
 {
     vec s[GEMM_MR * 4];
 #pragma GCC unroll 14
@@ -54,24 +54,25 @@ INLINE void FN(conv_tile)(const int rows, const int nv, const real *w, const rea
     for (int m = 0; m < rows; m++, out += ld)
 #pragma GCC unroll 4
         for (int v = 0; v < nv; v++) {
+            const vec r = vmax_fast(vset(floor), s[m * nv + v]);
             if (n == LANES)
-                vstore(out + v * out_step, s[m * nv + v]);
+                vstore(out + v * out_step, r);
             else
-                vstore_n(out + v * out_step, s[m * nv + v], n);
+                vstore_n(out + v * out_step, r, n);
         }
 }
 
 /* flat: the vectors follow each other */
 #define CONV_TILE_ARGS                                                                                                   \
     const real *w, const real *bias, const real *band, const ptrdiff_t *tap, ptrdiff_t taps, ptrdiff_t channels,         \
-        ptrdiff_t channel, ptrdiff_t ahead, real *out, ptrdiff_t ld
+        ptrdiff_t channel, ptrdiff_t ahead, real floor, real *out, ptrdiff_t ld
 /* four vectors a pass where the rows leave registers for them */
 #define CONV_WIDE_ROWS (GEMM_MR / 2 - 1)
 #define CONV_TILE(i, nv, most)                                                                                           \
     FUNC void FN(conv_tile_##i##_##nv)(CONV_TILE_ARGS)                                                                   \
     {                                                                                                                    \
-        FN(conv_tile)(i < most ? i + 1 : 1, nv, w, bias, band, LANES, tap, taps, channels, channel, ahead, out, ld, \
-                      LANES, LANES);                                                                                     \
+        FN(conv_tile)(i < most ? i + 1 : 1, nv, w, bias, band, LANES, tap, taps, channels, channel, ahead, floor, out,   \
+                      ld, LANES, LANES);                                                                                 \
     }
 #define X(i) CONV_TILE(i, 1, GEMM_MR) CONV_TILE(i, 2, GEMM_MR) CONV_TILE(i, 4, CONV_WIDE_ROWS)
 GEMM_ROWS(X)
@@ -86,11 +87,11 @@ static const FN(conv_tile_function) FN(conv_tiles)[14][3] __attribute__((unused)
  * cells of a flat tile are sorted into rows */
 #define CONV_ROW_TILE_ARGS                                                                                               \
     const real *w, const real *bias, const real *band, ptrdiff_t step, const ptrdiff_t *tap, ptrdiff_t taps,             \
-        ptrdiff_t channels, ptrdiff_t channel, real *out, ptrdiff_t ld, ptrdiff_t out_step, ptrdiff_t n
+        ptrdiff_t channels, ptrdiff_t channel, real floor, real *out, ptrdiff_t ld, ptrdiff_t out_step, ptrdiff_t n
 #define CONV_ROW_TILE(i, nv, most)                                                                                       \
     FUNC void FN(conv_row_tile_##i##_##nv)(CONV_ROW_TILE_ARGS)                                                           \
     {                                                                                                                    \
-        FN(conv_tile)(i < most ? i + 1 : 1, nv, w, bias, band, step, tap, taps, channels, channel, 0, out, ld,    \
+        FN(conv_tile)(i < most ? i + 1 : 1, nv, w, bias, band, step, tap, taps, channels, channel, 0, floor, out, ld, \
                       out_step, n);                                                                                      \
     }
 #define X(i) CONV_ROW_TILE(i, 1, 4) CONV_ROW_TILE(i, 2, 4) CONV_ROW_TILE(i, 4, CONV_WIDE_ROWS)
@@ -147,12 +148,10 @@ INLINE void FN(conv_store_channels)(const real *tile, ptrdiff_t ld, ptrdiff_t ro
         }
 }
 
-/* a tile of `rows` rows of `width` cells, whose first n cells are the region's flat positions from row y, column x on; `last`:
- * of the sums */
-INLINE void FN(conv_store_tile)(const conv_direct *d, const real *tile, ptrdiff_t rows, ptrdiff_t width, ptrdiff_t y, ptrdiff_t x,
-                                ptrdiff_t n, ptrdiff_t cols, real *out, int add, int last)
+/* a tile of `rows` rows of `width` cells, whose first n cells are the region's flat positions from row y, column x on */
+INLINE void FN(conv_store_tile)(const conv_job *j, const conv_band *b, const real *tile, ptrdiff_t rows, ptrdiff_t width,
+                                ptrdiff_t y, ptrdiff_t x, ptrdiff_t n, ptrdiff_t cols, real *out, int add)
 {
-    const conv_job *j = d->call.job;
     for (ptrdiff_t i = 0; i < n; y++, x = 0) {
         const ptrdiff_t run = conv_min(cols - x, n - i);
         real *to = out + y * j->out_axis[1] + x * j->out_axis[2];
@@ -161,9 +160,7 @@ INLINE void FN(conv_store_tile)(const conv_direct *d, const real *tile, ptrdiff_
         else if (run > 0)
             for (ptrdiff_t m = 0; m < rows; m++)
                 FN(conv_store_run)(tile + m * width + i, to + m * j->out_channel, j->out_axis[2], run, add);
-        if (run > 0 && last)
-            FN(conv_finish)(&d->call, to, rows, run);
-        i += d->band.row - x;
+        i += b->row - x;
     }
 }
 
@@ -171,7 +168,7 @@ INLINE void FN(conv_store_tile)(const conv_direct *d, const real *tile, ptrdiff_
  * the next channel's `channel` cells on; the cells of the next region are `ahead`, and each panel asks for its share of them */
 INLINE void FN(conv_direct_pass)(const conv_direct *d, ptrdiff_t i, ptrdiff_t h, const real *w, const real *bias, ptrdiff_t nc,
                                  const real *cells, ptrdiff_t start, ptrdiff_t channel, ptrdiff_t ahead, ptrdiff_t from,
-                                 ptrdiff_t to, ptrdiff_t cols, real *out, int add, int last)
+                                 ptrdiff_t to, ptrdiff_t cols, real floor, real *out, int add)
 {
     const conv_job *j = d->call.job;
     const ptrdiff_t taps = conv_taps(j), row = d->band.row;
@@ -185,12 +182,10 @@ INLINE void FN(conv_direct_pass)(const conv_direct *d, ptrdiff_t i, ptrdiff_t h,
         const real *at = cells + (from - start);
         const ptrdiff_t ask = ahead && from / width % d->panels == i ? ahead : 0;
         if (x + width <= cols && j->out_axis[2] == 1 && !add) {
-            f(w, bias, at, d->tap, taps, nc, channel, ask, out + y * j->out_axis[1] + x, j->out_channel);
-            if (last)
-                FN(conv_finish)(&d->call, out + y * j->out_axis[1] + x, h, width);
+            f(w, bias, at, d->tap, taps, nc, channel, ask, floor, out + y * j->out_axis[1] + x, j->out_channel);
         } else {
-            f(w, bias, at, d->tap, taps, nc, channel, ask, tile, width);
-            FN(conv_store_tile)(d, tile, h, width, y, x, conv_min(width, to - from), cols, out, add, last);
+            f(w, bias, at, d->tap, taps, nc, channel, ask, floor, tile, width);
+            FN(conv_store_tile)(j, &d->band, tile, h, width, y, x, conv_min(width, to - from), cols, out, add);
         }
         from += width;
         for (x += width; x >= row; x -= row)
@@ -200,7 +195,7 @@ INLINE void FN(conv_direct_pass)(const conv_direct *d, ptrdiff_t i, ptrdiff_t h,
 
 /* the same for all of a region, by rows */
 INLINE void FN(conv_row_pass)(const conv_direct *d, ptrdiff_t h, const real *w, const real *bias, ptrdiff_t nc,
-                              const real *band, ptrdiff_t rows, ptrdiff_t cols, real *out)
+                              const real *band, ptrdiff_t rows, ptrdiff_t cols, real floor, real *out)
 {
     const conv_job *j = d->call.job;
     const ptrdiff_t taps = conv_taps(j), row = d->band.row, channel = d->band.channel;
@@ -213,16 +208,14 @@ INLINE void FN(conv_row_pass)(const conv_direct *d, ptrdiff_t h, const real *w, 
             const real *from = band + y * row + x;
             real *to = out + y * j->out_axis[1] + x * j->out_axis[2];
             if (j->out_axis[2] == 1 && (n == LANES || SIMD_BYTES == 64)) {
-                f(w, bias, from, row, d->tap, taps, nc, channel, to, j->out_channel, j->out_axis[1], n);
+                f(w, bias, from, row, d->tap, taps, nc, channel, floor, to, j->out_channel, j->out_axis[1], n);
             } else {
-                f(w, bias, from, row, d->tap, taps, nc, channel, tile, 4 * LANES, LANES, LANES);
+                f(w, bias, from, row, d->tap, taps, nc, channel, floor, tile, 4 * LANES, LANES, LANES);
                 for (ptrdiff_t m = 0; m < h; m++)
                     for (ptrdiff_t k = 0; k < 1 << v; k++)
                         FN(conv_store_run)(tile + (m * 4 + k) * LANES, to + m * j->out_channel + k * j->out_axis[1],
                                            j->out_axis[2], n, 0);
             }
-            for (ptrdiff_t k = 0; k < 1 << v; k++)
-                FN(conv_finish)(&d->call, to + k * j->out_axis[1], h, n);
             y += 1 << v;
         }
     }
@@ -247,7 +240,8 @@ FUNC void FN(conv_direct_unit)(const conv_direct *d, ptrdiff_t unit, real *band)
     const ptrdiff_t ahead = r.x + r.cols < j->out[2] ? r.cols : b + 1 < j->batch ? j->in_batch - r.x : 0;
     for (ptrdiff_t c0 = 0; c0 < channels; c0 += chunk) {
         const ptrdiff_t nc = conv_min(chunk, j->channels - c0);
-        const real *cells = in + r.z * j->in_axis[0] + r.x;
+        const int last = c0 + nc == j->channels;
+        const real *cells = in + r.z * j->in_axis[0] + r.x, floor = nc == j->channels ? FN(conv_floor)(&d->call) : -(real)INFINITY;
         /* what the input holds in whole vectors is read there, the rest is copied */
         const ptrdiff_t whole = d->in_place ? flat / LANES * LANES : 0;
         if (!d->in_place)
@@ -262,13 +256,14 @@ FUNC void FN(conv_direct_unit)(const conv_direct *d, ptrdiff_t unit, real *band)
             const real *panel = w + m0 * terms + c0 * taps * h, *b0 = bias && c0 == 0 ? bias + m0 : NULL;
             real *to = out + m0 * j->out_channel;
             if (d->by_rows) {
-                FN(conv_row_pass)(d, h, panel, b0, nc, band, r.rows, r.cols, to);
+                FN(conv_row_pass)(d, h, panel, b0, nc, band, r.rows, r.cols, floor, to);
             } else if (d->in_place) {
-                FN(conv_direct_pass)(d, i, h, panel, b0, nc, cells, 0, j->in_channel, ahead, 0, whole, r.cols, to, 0, 1);
-                FN(conv_direct_pass)(d, i, h, panel, b0, nc, band, whole, LANES, 0, whole, flat, r.cols, to, 0, 1);
+                FN(conv_direct_pass)(d, i, h, panel, b0, nc, cells, 0, j->in_channel, ahead, 0, whole, r.cols, floor, to, 0);
+                FN(conv_direct_pass)(d, i, h, panel, b0, nc, band, whole, LANES, 0, whole, flat, r.cols, floor, to, 0);
             } else
-                FN(conv_direct_pass)(d, i, h, panel, b0, nc, band, 0, p->channel, 0, 0, flat, r.cols, to, c0 > 0,
-                                     c0 + nc == j->channels);
+                FN(conv_direct_pass)(d, i, h, panel, b0, nc, band, 0, p->channel, 0, 0, flat, r.cols, floor, to, c0 > 0);
+            if (last)
+                FN(conv_finish_rows)(&d->call, floor, to, h, r.rows, r.cols);
         }
     }
 }

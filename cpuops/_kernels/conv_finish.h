@@ -1,4 +1,5 @@
-/* conv_finish.h: what follows a finished sum of the output: its activation, while it is in the cache. See conv.h. */
+/* conv_finish.h: what follows a finished sum of the output: its activation. See conv.h. Relu is taken in registers, as a tile is
+ * stored, where nothing else wants the sum; what is left is activated where it was stored, while that is in the cache. */
 #ifndef CPUOPS_CONV_FINISH_H
 #define CPUOPS_CONV_FINISH_H
 #include "activate.h"

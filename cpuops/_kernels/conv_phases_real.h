@@ -86,7 +86,7 @@ FUNC void FN(conv_phases_unit)(const conv_phases_call *d, ptrdiff_t unit, real *
                         const ptrdiff_t taps = conv_taps(&p[k].job), *tap = t->tap + p[k].first;
                         const real *cells = band + from + (taps == 1 ? *tap : 0); /* tiles of one tap look into no table */
                         const real *w = (const real *)t->packed + p[k].packed + (g * j->outputs + m0) * j->channels * taps + c0 * taps * h;
-                        FN(conv_tiles)[h - 1][v](w, bias, cells, tap, taps, nc, b->channel, 0, tile[k], width);
+                        FN(conv_tiles)[h - 1][v](w, bias, cells, tap, taps, nc, b->channel, 0, -(real)INFINITY, tile[k], width);
                     }
                     FN(conv_store_phase)(d, p, &r, tile[0], d->pairs ? tile[1] : NULL, h, width, y, x, conv_min(width, flat - from),
                                          to, c0 > 0);

@@ -10,8 +10,8 @@
  */
 #ifndef CPUOPS_CONV_PLANES_H
 #define CPUOPS_CONV_PLANES_H
-#include "activate.h"
 #include "conv_band.h"
+#include "conv_finish.h"
 #include "wide.h"
 
 #define CONV_PLANES_REACH 5        /* taps along an axis, at most */

@@ -91,10 +91,11 @@ FUNC void FN(conv_planes_prepare)(conv_planes *d, int spread, int weights)
 
 /* ---- forward ---- */
 
-/* a vector of `rows` output rows, n lanes of it, from cell c on of their input rows; k, step, rows and edge are constants after
+/* a vector of `rows` output rows, n lanes of it, none below `floor`, from cell c on of their input rows; k, step, rows and edge are constants after
  * inlining. Each sum is over the rows of taps, then their columns */
 INLINE void FN(conv_plane_tile)(const int k, const int step, const int rows, const int edge, const vec *w, vec bias,
-                                const real *const *row, ptrdiff_t c, const vmask * m, real *out, ptrdiff_t apart, ptrdiff_t n)
+                                const real *const *row, ptrdiff_t c, const vmask * m, vec floor, real *out, ptrdiff_t apart,
+                                ptrdiff_t n)
 {
     vec s[CONV_PLANES_ROWS], t[CONV_PLANES_REACH];
 #pragma GCC unroll 7
@@ -112,10 +113,11 @@ INLINE void FN(conv_plane_tile)(const int k, const int step, const int rows, con
     }
 #pragma GCC unroll 7
     for (int o = 0; o < rows; o++) {
+        const vec r = vmax_fast(floor, s[o]);
         if (edge)
-            vstore_n(out + o * apart, s[o], n);
+            vstore_n(out + o * apart, r, n);
         else
-            vstore(out + o * apart, s[o]);
+            vstore(out + o * apart, r);
     }
 }
 
@@ -126,14 +128,14 @@ INLINE void FN(conv_plane_pass)(const int k, const int step, const int rows, con
     const conv_job *j = d->call.job;
     const ptrdiff_t width = j->in[2], count = j->out[2], apart = j->out_axis[1];
     const vmask *m = (const vmask *)d->spans;
-    const vec bias = d->call.bias ? vset(((const real *)d->call.bias)[g]) : vzero();
+    const vec bias = d->call.bias ? vset(((const real *)d->call.bias)[g]) : vzero(), floor = vset(FN(conv_floor)(&d->call));
     vec w[CONV_PLANE_KERNEL];
     FN(conv_plane_weights)(k, j, (const real *)d->call.w + g * j->w_group, w);
     for (ptrdiff_t x = 0, c = j->off[2]; x < count; x += LANES, c += step * LANES, m += CONV_PLANES_REACH + 1)
         if (FN(conv_plane_inside)(k, step, c, width) && x + LANES <= count)
-            FN(conv_plane_tile)(k, step, rows, 0, w, bias, row, c, m, out + x, apart, LANES);
+            FN(conv_plane_tile)(k, step, rows, 0, w, bias, row, c, m, floor, out + x, apart, LANES);
         else
-            FN(conv_plane_tile)(k, step, rows, 1, w, bias, row, c, m, out + x, apart, conv_min(LANES, count - x));
+            FN(conv_plane_tile)(k, step, rows, 1, w, bias, row, c, m, floor, out + x, apart, conv_min(LANES, count - x));
 }
 #define CONV_PLANE_ARGS const conv_planes *d, ptrdiff_t g, const real *const *row, real *out
 #define X(k, step, rows)                                                                              \
@@ -161,6 +163,7 @@ INLINE void FN(conv_plane_forward)(const conv_planes *d, ptrdiff_t b, ptrdiff_t 
     const conv_job *j = d->call.job;
     const ptrdiff_t k = j->kernel[2], step = j->step[2];
     const FN(conv_plane_function) *f = FN(conv_plane_passes)[FN(conv_plane_kind)(j)];
+    const real floor = FN(conv_floor)(&d->call);
     const real *in = (const real *)d->call.in + b * j->in_batch + g * j->in_group;
     real *out = (real *)d->call.out + b * j->out_batch + g * j->out_group;
     const real *row[(CONV_PLANES_ROWS - 1) * 2 + CONV_PLANES_REACH];
@@ -171,7 +174,7 @@ INLINE void FN(conv_plane_forward)(const conv_planes *d, ptrdiff_t b, ptrdiff_t 
         FN(conv_plane_rows)(in, j->in_axis[1], j->in[1], (const real *)d->zeros, y * step + j->off[1], (rows - 1) * step + k, row);
         real *to = out + y * j->out_axis[1];
         f[size](d, g, row, to);
-        FN(activate)(d->call.activation, to, to + d->call.apart, rows, j->out[2], j->out_axis[1]);
+        FN(conv_finish_rows)(&d->call, floor, to, 1, rows, j->out[2]);
     }
 }
 

@@ -292,6 +292,7 @@ INLINE int FN(winograd_outputs_of)(const int m, const conv_winograd *d, ptrdiff_
     const conv_job *j = d->call.job;
     const ptrdiff_t nm = conv_min(LANES, j->outputs - m0);
     const vec bias = d->call.bias ? vload_n((const real *)d->call.bias + m0, nm) : vzero();
+    const real floor = FN(conv_floor)(&d->call);
     real band[4 * CONV_WINOGRAD_RUN * 4 * LANES] __attribute__((aligned(64)));
     real turned[LANES * LANES] __attribute__((aligned(64)));
     vec finite = vzero();
@@ -321,7 +322,7 @@ INLINE int FN(winograd_outputs_of)(const int m, const conv_winograd *d, ptrdiff_
 #pragma GCC unroll 4
                 for (int x = 0; x < m; x++) {
                     finite = vfma(q[x], vzero(), finite);
-                    q[x] = q[x] + bias;
+                    q[x] = vmax_fast(vset(floor), q[x] + bias);
                     if (!last)
                         vstore(band + (y * width + k * m + x) * LANES, q[x]);
                     else if (y < rows && k * m + x < cols)
@@ -341,8 +342,7 @@ INLINE int FN(winograd_outputs_of)(const int m, const conv_winograd *d, ptrdiff_
                 for (ptrdiff_t i = 0; i < nm; i++)
                     vstore_n(to + i * j->out_channel, vload(turned + i * LANES), cols - x);
             }
-        for (ptrdiff_t y = 0; y < rows; y++)
-            FN(conv_finish)(&d->call, out + y * j->out_axis[1], nm, cols);
+        FN(conv_finish_rows)(&d->call, floor, out, nm, rows, cols);
         t += r.count;
     }
     return vhsum(finite) == 0; /* else it is NaN */
