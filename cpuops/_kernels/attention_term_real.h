@@ -158,7 +158,7 @@ FUNC void FN(product)(ptrdiff_t m, int nv, ptrdiff_t kc, const real *a, ptrdiff_
         ptrdiff_t nk = smaller(larger(step, 1), kc - k);
         for (ptrdiff_t i = 0; i < m; i += mr) {
             ptrdiff_t rows = smaller(mr, m - i);
-            FN(gemm_tiles)[rows - 1][nv - 1](nk, a + i * ars + k * aks, ars, aks, b + k * bks, bks, c + i * ldc, ldc, add || k, NULL, NULL);
+            FN(gemm_tiles)[rows - 1][nv - 1](nk, a + i * ars + k * aks, ars, aks, b + k * bks, bks, c + i * ldc, ldc, add || k, NULL, NULL, NULL, 0);
         }
     }
 }

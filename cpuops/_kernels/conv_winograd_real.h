@@ -278,7 +278,8 @@ INLINE void FN(winograd_multiply)(const conv_winograd *d, const real *cells, con
             for (ptrdiff_t b = 0; b < bands; b++) {
                 const ptrdiff_t t = conv_part(count, bands, b), rows = conv_part(count, bands, b + 1) - t;
                 FN(gemm_tiles)[rows - 1][nm - m0 > LANES](nk, cells + t * d->tiles.row + c0, d->tiles.row, 1,
-                                                          weights + m0 * d->depth, d->panel, products + t * d->chunk + m0, d->chunk, c0 > 0, NULL, NULL);
+                                                          weights + m0 * d->depth, d->panel, products + t * d->chunk + m0, d->chunk, c0 > 0, NULL, NULL,
+                                                          NULL, 0);
             }
 }
 

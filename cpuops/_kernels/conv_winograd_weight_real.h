@@ -45,7 +45,7 @@ FUNC void FN(conv_winograd_weight_multiply)(conv_winograd_weight *d, ptrdiff_t i
         for (ptrdiff_t band = begin; band < end; band++) {
             const ptrdiff_t c = conv_part(d->n_rows, bands, band), rows = conv_part(d->n_rows, bands, band + 1) - c;
             FN(gemm_tiles)[rows - 1][d->n_cols - m > LANES](d->count, a + c, 1, d->cells.row, b + m * d->block, GEMM_NR,
-                                                            sums + c * d->cols + m, d->cols, d->first > 0, NULL, NULL);
+                                                            sums + c * d->cols + m, d->cols, d->first > 0, NULL, NULL, NULL, 0);
         }
 }
 

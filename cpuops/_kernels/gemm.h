@@ -53,6 +53,8 @@
 #define GEMM_NR FN(GEMM_NR)
 #define GEMM_TILE (GEMM_MR * GEMM_NR) /* cells */
 
+#define REAL_BODY "gemm_tile_real.h"
+#include "for_each_real.h"
 #define REAL_BODY "gemm_real.h"
 #include "for_each_real.h"
 #endif

@@ -37,6 +37,7 @@ typedef struct {
     ptrdiff_t band, group;                            /* panels of the private operand a phase; a task */
     ptrdiff_t wave;                                   /* deep: chunks a phase */
     int share_a, deep, direct_a, direct_b;
+    int slabs; /* the shared operand is packed by steps of K across a block, not by panels */
     int keep; /* packed panels of the private operand are kept for the other blocks of the shared one */
     ptrdiff_t next; /* the task to take next in the running phase */
 } FN(gemm_job);
@@ -53,174 +54,6 @@ INLINE ptrdiff_t FN(gemm_kc)(ptrdiff_t k)
 {
     ptrdiff_t chunks = FN(gemm_chunks)(k);
     return chunks == 1 ? k : ((k + chunks - 1) / chunks + 15) / 16 * 16;
-}
-
-/* ---- the register tile ---- */
-
-/* below this many steps C arrives too late to gain from a prefetch */
-#ifndef GEMM_PREFETCH
-#define GEMM_PREFETCH 32
-#endif
-
-#define GEMM_ROWS(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13)
-
-/* c[rows, nv vectors] (+)= a b over kc, then + bias. A element (i, k) is a[i*ars + k*aks]; B row k starts at b + k*bks.
- * rows and nv are constants after inlining; all accumulators are in registers */
-INLINE void FN(gemm_tile)(const int rows, const int nv, ptrdiff_t kc, const real *a, ptrdiff_t ars, ptrdiff_t aks,
-                          const real *b, ptrdiff_t bks, real *c, ptrdiff_t ldc, int add, const real *bias_row,
-                          const real *bias_col)
-{
-#define X(i) vec c##i = vzero(), d##i = vzero();
-    GEMM_ROWS(X)
-#undef X
-    /* rows 3q, 3q+1, 3q+2 from one pointer, by the addressing modes p, p + s, p + 2s */
-    const real *a0 = a, *a3 = a + 3 * ars, *a6 = a + 6 * ars, *a9 = a + 9 * ars, *a12 = a + 12 * ars;
-    const ptrdiff_t s2 = 2 * ars;
-    __asm__("" : "+r"(aks)); /* keeps the compiler from a second copy of the loop for stride 1 */
-#define A0 a0[0]
-#define A1 a0[ars]
-#define A2 a0[s2]
-#define A3 a3[0]
-#define A4 a3[ars]
-#define A5 a3[s2]
-#define A6 a6[0]
-#define A7 a6[ars]
-#define A8 a6[s2]
-#define A9 a9[0]
-#define A10 a9[ars]
-#define A11 a9[s2]
-#define A12 a12[0]
-#define A13 a12[ars]
-    if (kc > GEMM_PREFETCH) {
-        const real *p = c;
-#define X(i)                                       \
-    if (i < rows) {                                \
-        __builtin_prefetch(p, 1);                  \
-        if (nv > 1)                                \
-            __builtin_prefetch(p + LANES, 1);      \
-        p += ldc;                                  \
-    }
-        GEMM_ROWS(X)
-#undef X
-    }
-    for (ptrdiff_t k = 0; k < kc; k++) {
-        vec b0 = vload(b), b1 = nv > 1 ? vload(b + LANES) : b0;
-#define X(i)                               \
-    if (i < rows) {                        \
-        vec t = vset(A##i);                \
-        c##i = vfma(t, b0, c##i);          \
-        if (nv > 1)                        \
-            d##i = vfma(t, b1, d##i);      \
-    }
-        GEMM_ROWS(X)
-#undef X
-        b += bks;
-        a0 += aks, a3 += aks, a6 += aks, a9 += aks, a12 += aks;
-    }
-#undef A0
-#undef A1
-#undef A2
-#undef A3
-#undef A4
-#undef A5
-#undef A6
-#undef A7
-#undef A8
-#undef A9
-#undef A10
-#undef A11
-#undef A12
-#undef A13
-    if (add) {
-        real *p = c;
-#define X(i)                               \
-    if (i < rows) {                        \
-        c##i = vload(p) + c##i;            \
-        if (nv > 1)                        \
-            d##i = vload(p + LANES) + d##i; \
-        p += ldc;                          \
-    }
-        GEMM_ROWS(X)
-#undef X
-    }
-    if (bias_row) {
-#define X(i)                    \
-    if (i < rows) {             \
-        vec t = vset(bias_row[i]); \
-        c##i = c##i + t;        \
-        d##i = d##i + t;        \
-    }
-        GEMM_ROWS(X)
-#undef X
-    }
-    if (bias_col) {
-        vec b0 = vload(bias_col), b1 = nv > 1 ? vload(bias_col + LANES) : b0;
-#define X(i) c##i = c##i + b0, d##i = d##i + b1;
-        GEMM_ROWS(X)
-#undef X
-    }
-#define X(i)                           \
-    if (i < rows) {                    \
-        vstore(c, c##i);               \
-        if (nv > 1)                    \
-            vstore(c + LANES, d##i);   \
-        c += ldc;                      \
-    }
-    GEMM_ROWS(X)
-#undef X
-}
-
-#define GEMM_TILE_ARGS                                                                                                  \
-    ptrdiff_t kc, const real *a, ptrdiff_t ars, ptrdiff_t aks, const real *b, ptrdiff_t bks, real *c, ptrdiff_t ldc,    \
-        int add, const real *bias_row, const real *bias_col
-#define X(i)                                                                                                            \
-    FUNC void FN(gemm_tile_##i##_1)(GEMM_TILE_ARGS)                                                                     \
-    {                                                                                                                   \
-        FN(gemm_tile)(i + 1 <= GEMM_MR ? i + 1 : 1, 1, kc, a, ars, aks, b, bks, c, ldc, add, bias_row, bias_col);       \
-    }                                                                                                                   \
-    FUNC void FN(gemm_tile_##i##_2)(GEMM_TILE_ARGS)                                                                     \
-    {                                                                                                                   \
-        FN(gemm_tile)(i + 1 <= GEMM_MR ? i + 1 : 1, 2, kc, a, ars, aks, b, bks, c, ldc, add, bias_row, bias_col);       \
-    }
-GEMM_ROWS(X)
-#undef X
-typedef void (*FN(gemm_tile_function))(GEMM_TILE_ARGS);
-#define X(i) {FN(gemm_tile_##i##_1), FN(gemm_tile_##i##_2)},
-/* [rows - 1][vectors - 1] */
-static const FN(gemm_tile_function) FN(gemm_tiles)[14][2] __attribute__((unused)) = {GEMM_ROWS(X)};
-#undef X
-
-/* c[rows, cols] = t, or c + t; then + bias */
-FUNC void FN(gemm_merge)(ptrdiff_t rows, ptrdiff_t cols, const real *t, ptrdiff_t ldt, real *c, ptrdiff_t ldc, int add,
-                         const real *bias_row, const real *bias_col)
-{
-    for (ptrdiff_t i = 0; i < rows; i++, t += ldt, c += ldc)
-        for (ptrdiff_t j = 0; j < cols; j += LANES) {
-            ptrdiff_t n = cols - j < LANES ? cols - j : LANES;
-            vec v = vload_n(t + j, n);
-            if (add)
-                v = vload_n(c + j, n) + v;
-            if (bias_row)
-                v = v + vset(bias_row[i]);
-            if (bias_col)
-                v = v + vload_n(bias_col + j, n);
-            vstore_n(c + j, v, n);
-        }
-}
-
-/* rows <= GEMM_MR by cols <= GEMM_NR of C. B is read in whole vectors; a short row of C goes through a buffer */
-INLINE void FN(gemm_piece)(ptrdiff_t rows, ptrdiff_t cols, ptrdiff_t kc, const real *a, ptrdiff_t ars, ptrdiff_t aks,
-                           const real *b, ptrdiff_t bks, real *c, ptrdiff_t ldc, int add, const real *bias_row,
-                           const real *bias_col)
-{
-    FN(gemm_tile_function) tile = FN(gemm_tiles)[rows - 1][cols > LANES];
-    if (cols == GEMM_NR || cols == LANES) {
-        tile(kc, a, ars, aks, b, bks, c, ldc, add, bias_row, bias_col);
-        return;
-    }
-    real t[GEMM_MR * GEMM_NR] __attribute__((aligned(64)));
-    tile(kc, a, ars, aks, b, bks, t, GEMM_NR, 0, NULL, NULL);
-    FN(gemm_merge)(rows, cols, t, GEMM_NR, c, ldc, add, bias_row, bias_col);
 }
 
 /* ---- packing a matrix ---- */
@@ -279,6 +112,8 @@ FUNC void FN(gemm_plain)(const void *ctx, ptrdiff_t i0, ptrdiff_t ni, ptrdiff_t 
 
 /* ---- the plan ---- */
 
+#define GEMM_SLAB 8 /* steps of K packed together */
+
 /* a packed block of the shared operand: three quarters of a 1 MB L2. Twice that is 2 % slower, four times 10 % (Sapphire
  * Rapids, 2 MB L2, whose L3 is slow) */
 #define GEMM_SHARED_BYTES 750000
@@ -324,6 +159,7 @@ FUNC void FN(gemm_plan)(FN(gemm_job) *w, int num_threads)
     w->direct_b = w->pack_b == FN(gemm_plain) && !b->table && b->rs == 1 && w->panels_a <= 1;
     /* the operand with more panels is private: packed by the task that uses it, right before it does */
     w->share_a = w->panels_a < w->panels_b;
+    w->slabs = !w->share_a && !w->direct_b && w->pack_b == FN(gemm_plain) && !b->table && b->rs == 1;
     const ptrdiff_t size = sizeof(real), shared = FN(gemm_shared)(w), own = FN(gemm_private)(w);
     const ptrdiff_t shared_stride = FN(gemm_shared_stride)(w), own_stride = FN(gemm_private_stride)(w);
     w->block = FN(gemm_min)(shared, FN(gemm_max)(1, GEMM_SHARED_BYTES / (shared_stride * size)));
@@ -423,18 +259,43 @@ INLINE void FN(gemm_pack_panel)(const FN(gemm_job) *w, int is_a, ptrdiff_t panel
     (is_a ? w->pack_a : w->pack_b)(is_a ? w->a : w->b, i0, ni, k0, nk, to, width);
 }
 
-/* a tile from two panels */
-INLINE void FN(gemm_cell)(const FN(gemm_job) *w, ptrdiff_t pa, ptrdiff_t pb, ptrdiff_t chunk, FN(gemm_strip) a, FN(gemm_strip) b)
+/* where a panel is that will be wanted next: lines l of it, l < lines, are at p + l*apart + k*step for the k of a chunk.
+ * A packer that starts on them, or tiles, would wait for memory: the tiles of the panel before fetch a line of every step */
+typedef struct {
+    const real *p;
+    ptrdiff_t lines, apart, step;
+} FN(gemm_ahead);
+
+/* the panel is packed, or is yet to be packed or read from its matrix */
+INLINE FN(gemm_ahead) FN(gemm_look)(const FN(gemm_job) *w, int is_a, ptrdiff_t panel, ptrdiff_t chunk, const real *packed)
+{
+    const ptrdiff_t width = is_a ? w->mr : GEMM_NR, nk = FN(gemm_min)(w->kc, w->k - chunk * w->kc);
+    const ptrdiff_t n = FN(gemm_min)(width, (is_a ? w->m : w->n) - panel * width), line = 64 / (ptrdiff_t)sizeof(real);
+    const FN(gemm_matrix) *x = (const FN(gemm_matrix) *)(is_a ? w->a : w->b);
+    FN(gemm_ahead) t = {packed, packed ? width : 0, nk, 1};
+    if (packed || (is_a ? w->pack_a : w->pack_b) != FN(gemm_plain) || x->table)
+        return t;
+    t.p = x->p + panel * width * x->rs + chunk * w->kc * x->ks;
+    t.step = x->ks;
+    t.apart = x->ks == 1 ? x->rs : line;
+    t.lines = x->ks == 1 ? n : x->rs == 1 ? FN(gemm_ceil)(n, line) : 0;
+    return t;
+}
+
+/* a tile from two panels; ahead and ahead_step as in gemm_tile */
+INLINE void FN(gemm_cell)(const FN(gemm_job) *w, ptrdiff_t pa, ptrdiff_t pb, ptrdiff_t chunk, FN(gemm_strip) a, FN(gemm_strip) b,
+                          const real *ahead, ptrdiff_t ahead_step)
 {
     FN(gemm_place) t = FN(gemm_where)(w, pa, pb, chunk);
     ptrdiff_t nk = FN(gemm_min)(w->kc, w->k - chunk * w->kc);
     if (w->store) {
         real c[GEMM_MR * GEMM_NR] __attribute__((aligned(64)));
-        FN(gemm_tiles)[t.ni - 1][t.nj > LANES](nk, a.p, a.rs, a.ks, b.p, b.ks, c, GEMM_NR, 0, NULL, NULL);
+        FN(gemm_tiles)[t.ni - 1][t.nj > LANES](nk, a.p, a.rs, a.ks, b.p, b.ks, c, GEMM_NR, 0, NULL, NULL, ahead,
+                                               ahead_step);
         FN(gemm_out)(w, &t, c, GEMM_NR);
     } else {
-        FN(gemm_piece)(t.ni, t.nj, nk, a.p, a.rs, a.ks, b.p, b.ks, w->c + t.i0 * w->ldc + t.j0, w->ldc, t.add, t.bias_row,
-                       t.bias_col);
+        FN(gemm_piece_ahead)(t.ni, t.nj, nk, a.p, a.rs, a.ks, b.p, b.ks, w->c + t.i0 * w->ldc + t.j0, w->ldc, t.add, t.bias_row,
+                             t.bias_col, ahead, ahead_step);
     }
     FN(gemm_finished)(w, &t);
 }
@@ -455,7 +316,7 @@ INLINE void FN(gemm_deep_chunk)(const FN(gemm_job) *w, ptrdiff_t first, ptrdiff_
         for (ptrdiff_t p = 0; p < w->panels_a; p++, c += GEMM_TILE) {
             FN(gemm_place) t = FN(gemm_where)(w, p, q, chunk);
             FN(gemm_strip) x = FN(gemm_find)(w, 1, p, chunk, a + p * w->stride_a), y = FN(gemm_find)(w, 0, q, chunk, b);
-            FN(gemm_tiles)[t.ni - 1][t.nj > LANES](nk, x.p, x.rs, x.ks, y.p, y.ks, c, GEMM_NR, 0, NULL, NULL);
+            FN(gemm_tiles)[t.ni - 1][t.nj > LANES](nk, x.p, x.rs, x.ks, y.p, y.ks, c, GEMM_NR, 0, NULL, NULL, NULL, 0);
         }
     }
 }
@@ -503,11 +364,22 @@ FUNC ptrdiff_t FN(gemm_tasks)(const FN(gemm_job) *w, ptrdiff_t phase)
     FN(gemm_step) t = FN(gemm_steps)(w, phase);
     if (phase % 2)
         return FN(gemm_ceil)(t.p1 - t.p0, w->group) * FN(gemm_ceil)(t.s1 - t.s0, w->split);
+    if (w->slabs)
+        return FN(gemm_ceil)(FN(gemm_min)(w->kc, w->k - t.chunk * w->kc), GEMM_SLAB);
     return w->share_a && w->direct_a ? 0 : t.s1 - t.s0;
 }
 
 /* those of a phase that multiplies: about equal, and what the threads share */
 FUNC ptrdiff_t FN(gemm_shares)(const FN(gemm_job) *w) { return FN(gemm_tasks)(w, !w->deep); }
+
+/* steps [k0, k0 + GEMM_SLAB) of a chunk of the shared operand B, for a block: its rows are read from end to end */
+INLINE void FN(gemm_pack_slab)(const FN(gemm_job) *w, const FN(gemm_step) *t, ptrdiff_t k0, real *packed)
+{
+    const ptrdiff_t first = t->chunk * w->kc + k0, end = FN(gemm_min)(w->k, (t->chunk + 1) * w->kc);
+    for (ptrdiff_t s = t->s0; s < t->s1; s++)
+        FN(gemm_plain)(w->b, s * GEMM_NR, FN(gemm_min)(GEMM_NR, w->n - s * GEMM_NR), first, FN(gemm_min)(GEMM_SLAB, end - first),
+                       packed + (s - t->s0) * w->stride_b + k0 * GEMM_NR, GEMM_NR);
+}
 
 FUNC void FN(gemm_task)(const FN(gemm_job) *w, ptrdiff_t phase, ptrdiff_t task, ptrdiff_t slot)
 {
@@ -523,7 +395,10 @@ FUNC void FN(gemm_task)(const FN(gemm_job) *w, ptrdiff_t phase, ptrdiff_t task, 
     FN(gemm_step) t = FN(gemm_steps)(w, phase);
     real *packed = (real *)w->scratch, *mine = packed + w->block * shared_stride;
     if (phase % 2 == 0) {
-        FN(gemm_pack_panel)(w, is_a, t.s0 + task, t.chunk, packed + task * shared_stride);
+        if (w->slabs)
+            FN(gemm_pack_slab)(w, &t, task * GEMM_SLAB, packed);
+        else
+            FN(gemm_pack_panel)(w, is_a, t.s0 + task, t.chunk, packed + task * shared_stride);
         return;
     }
     ptrdiff_t splits = FN(gemm_ceil)(t.s1 - t.s0, w->split), group = task / splits;
@@ -536,9 +411,13 @@ FUNC void FN(gemm_task)(const FN(gemm_job) *w, ptrdiff_t phase, ptrdiff_t task, 
         if (pack)
             FN(gemm_pack_panel)(w, !is_a, p, t.chunk, to);
         FN(gemm_strip) y = FN(gemm_find)(w, !is_a, p, t.chunk, to);
+        FN(gemm_ahead) next = {0};
+        if (p + 1 < (w->slots > 1 ? p1 : t.p1)) /* several workers: who takes the next group is open */
+            next = FN(gemm_look)(w, !is_a, p + 1, t.chunk, pack ? NULL : to + own_stride);
         for (ptrdiff_t s = s0; s < s1; s++) {
             FN(gemm_strip) x = FN(gemm_find)(w, is_a, s, t.chunk, packed + (s - t.s0) * shared_stride);
-            FN(gemm_cell)(w, is_a ? s : p, is_a ? p : s, t.chunk, is_a ? x : y, is_a ? y : x);
+            const real *ahead = s - s0 < next.lines ? next.p + (s - s0) * next.apart : NULL;
+            FN(gemm_cell)(w, is_a ? s : p, is_a ? p : s, t.chunk, is_a ? x : y, is_a ? y : x, ahead, next.step);
         }
     }
 }
