@@ -124,6 +124,24 @@ def test_only_what_a_gradient_needs_is_saved():
     assert autograd.linear(x, y, Var(normal(50))).grad_fn.saved_tensors()
 
 
+@pytest.mark.parametrize("op", ["linear", "conv1d", "conv2d", "conv3d"])
+@pytest.mark.parametrize("activation", ["relu", "silu"])
+def test_the_sum_before_a_relu_is_not_kept(op, activation):
+    """Relu's gradient is told by its output, which the next operation keeps anyway."""
+    axes = () if op == "linear" else (7,) * int(op[4])
+    weight = Var(normal(3, 5) if op == "linear" else normal(5, 3, *(2 for _ in axes)))
+    x, bias = Var(normal(4, 3, *axes, seed=1)), Var(normal(5, seed=2))
+    y = getattr(autograd, f"{op}_activation")(x, weight, bias, activation=activation)
+    kept = [a for a in y.grad_fn.saved_tensors() if a.shape == y.shape]
+    assert len(kept) == 1 and (kept[0] is y.array) == (activation == "relu")
+    total = getattr(autograd, op)(x, weight, bias)
+    other = getattr(autograd, activation)(total)
+    assert y.array.tobytes() == other.array.tobytes() and (activation == "relu" or kept[0].tobytes() == total.array.tobytes())
+    g = normal(*y.shape, seed=3)
+    for got, want in zip(grad(y, (x, weight, bias), g), grad(other, (x, weight, bias), g), strict=True):
+        assert np.asarray(got).tobytes() == np.asarray(want).tobytes()
+
+
 # ---------------------------------------------------------------- operators
 
 

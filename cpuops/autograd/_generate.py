@@ -26,14 +26,14 @@ from typing import Any
 
 import numpy as np
 
-from .. import _check
+from .. import _check, results
 from ..backend import Backend
 from ..errors import NoDerivativeError, message
 from . import _separate
 from ._context import current, default_backend
 from ._group_norm import GroupNormFromParts
 from ._parts import by_result
-from ._rules import DERIVED, Argument, Rule
+from ._rules import DERIVED, Argument, Rule, camel
 from ._var import Checked, GradFn, Var, attached, new, next_id
 
 __all__ = ["make"]
@@ -121,9 +121,10 @@ def forward_text(rule: Rule) -> str:
     call = ", ".join(f"{a.name}={a.name}" if a.keyword else a.name for a in rule.arguments)
     recorded = " or ".join(f"edge_{o} is not None" for o in rule.operands)
     if rule.first_only:  # what only the gradient takes is not computed for nothing
+        served = f"Result(*(backend.{rule.name}({call}),) * {len(rule.results)}) if {rule.serves} else " if rule.serves else ""
         lines += [
             f"    if settings.recording and ({recorded}):",
-            f"        result = backend.{rule.run}({call})",
+            f"        result = {served}backend.{rule.run}({call})",
             "        output = result[0]",
             "    else:",
             f"        output = backend.{rule.name}({call})",
@@ -200,6 +201,8 @@ def make(rule: Rule) -> tuple[Callable[..., Any], type[GradFn]]:
         "attached": attached, "by_result": by_result, "new": new, "next_id": next_id, "plain": plain, "separate": _separate,
     }  # fmt: skip
     namespace.update({f"default_{a.name}": a.default for a in rule.arguments if not a.required})
+    if rule.serves:
+        namespace["Result"] = getattr(results, camel(rule.run))
     text = forward_text(rule) + "\n" + backward_text(rule)
     exec(compile(text, f"<cpuops.autograd {rule.name}>", "exec"), namespace)
     compute, function = namespace.pop("compute"), namespace[rule.name]

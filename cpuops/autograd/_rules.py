@@ -33,6 +33,8 @@ OTHER_FORMS = frozenset({"conv2d_input_backward"})
 # operation -> the method that its forward runs, because its gradient takes more than it returns
 ACTIVATED = ("linear_activation", *(f"conv{n}d_activation" for n in (1, 2, 3)))
 RUNS = {"attention": "attention_with_logsumexp", **{op: f"{op}_with_sum" for op in ACTIVATED}}
+# operation -> when its output serves the gradient in place of what the run returns besides: relu's slope is that of its result
+SERVES = dict.fromkeys(ACTIVATED, "isinstance(activation, str) and activation == 'relu'")
 # operation -> the gradient's method, where that is not the name with _backward
 GRADIENTS = {"attention_with_logsumexp": "attention_backward", **{f"{op}_with_sum": f"{op}_backward" for op in ACTIVATED}}
 # method -> its NamedTuple, where that is not the name in capitals with Grads
@@ -108,6 +110,8 @@ class Rule:
     derived: tuple[tuple[str, str], ...] = ()
     # results after the first that a gradient arrives at too
     more_results: tuple[str, ...] = ()
+    # a condition on which the operation is run itself, and its output kept as every field of the run's result
+    serves: str = ""
 
     @property
     def class_name(self) -> str:
@@ -170,7 +174,7 @@ def rule_of(name: str) -> Rule:
     if given - set(operands):
         raise NoDerivativeError(f"{name}: gradient to {given - set(operands)} is of no operand, expected a line in FIELDS")
     more = tuple(f for f in fields[1:] if any(f"grad_of_{f}" in call.text for call in calls))
-    return Rule(name, run, arguments, operands, tuple(fields), run != name, tuple(calls), more_results=more)
+    return Rule(name, run, arguments, operands, tuple(fields), run != name, tuple(calls), more_results=more, serves=SERVES.get(name, ""))
 
 
 def gives(method: str, arguments: tuple[Argument, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:

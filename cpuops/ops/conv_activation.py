@@ -74,7 +74,7 @@ x : ndarray {{x}}
 weight : ndarray {{weight}}
 bias : ndarray [Cout], or None
 sum : ndarray {{output}}
-    As `{{plain}}_activation_with_sum` returned it.
+    As `{{plain}}_activation_with_sum` returned it; of relu the output does as well.
 output_grad : ndarray {{output}}
 {_OPTIONS}
 x_grad : bool

@@ -110,7 +110,7 @@ class LinearActivationGradients:
         weight : ndarray, [d_in, d_out]
         bias : ndarray, [d_out], or None
         sum : ndarray, [..., d_out]
-            As `linear_activation_with_sum` returned it.
+            As `linear_activation_with_sum` returned it; of relu the output does as well.
         output_grad : ndarray, [..., d_out]
         activation : {"relu", "gelu", "gelu_tanh", "silu"}
             As in the forward.
