@@ -14,7 +14,8 @@
  *   in segments  adaptive windows and very wide ones: each output folds its own range of the line, which is made in
  *                several parts when the window is wider than the line may be
  *
- * With many channels and few taps there is no line: an output pixel is folded directly from its window's cells. Small planes
+ * Windows of two or three cells along W, of one channel, are folded in registers (pairs, and pool_threes_real.h), rows that are
+ * alike one after the other. With many channels and few taps there is no line either: an output pixel is folded directly from its window's cells. Small planes
  * of one channel have many channels once they are turned: planes_turned() of them are transposed in scratch, and the results
  * back. One window that holds its whole plane is a row (pool_whole_real.h).
  *
@@ -133,6 +134,7 @@ typedef struct {
     ptrdiff_t turned;            /* small planes of one channel: so many of them are a unit, transposed to channels last */
     int whole;                   /* one window holds its plane, which is one axis */
     int pairs;                   /* along W the windows are cells 2o and 2o + 1, one channel: no line is needed */
+    int threes;                  /* along W the windows are three cells, one or two apart, of one channel: no line is needed */
     int apart;                   /* gradients of pairs whose rows are in one window at most: written where they are found */
     int gathered;                /* gradients of the maximum: gathered by comparing, not scattered cell by cell */
     ptrdiff_t chunk, chunks;     /* channels at a time */
@@ -194,6 +196,12 @@ INLINE int in_pairs(const pool_plan *p)
     return p->channels == 1 && w->kernel == 2 && w->stride == 2 && w->dilation == 1 && w->before == 0 && w->out <= w->in / 2;
 }
 
+INLINE int in_threes(const pool_plan *p)
+{
+    const pool_axis *w = &p->w;
+    return p->channels == 1 && w->kernel == 3 && w->stride <= 2 && w->dilation == 1;
+}
+
 /* whether one window holds its plane, which is one axis */
 INLINE int is_whole(const pool_plan *p)
 {
@@ -236,6 +244,7 @@ static void plan_tiles(pool_plan *p, ptrdiff_t cells, ptrdiff_t chunk)
     p->phase = ceil_div(p->line, p->phases) * p->chunk + SLACK;
     p->far = p->ring = p->gathered = 0;
     p->pairs = in_pairs(p);
+    p->threes = in_threes(p) && !p->segments;
     p->bytes = 8 * (size_t)forward_cells(p);
     cut_blocks(p, p->planes * p->d.out * p->h.out, rows * most(p->line, widest(w)) * p->chunk);
 }
@@ -342,7 +351,7 @@ static void plan_parts(pool_plan *p)
     p->part = most(ceil_div(a->in, most(1, p->parts)), overlap);
     p->parts = ceil_div(a->in, p->part);
     p->units = whole * p->parts;
-    p->block = 1;
+    p->block = p->parts > 1 ? 1 : most(1, BLOCK_CELLS / cells);
     p->apart = p->pairs && is_apart(&p->d) && is_apart(&p->h) && (p->d.in > 1 || p->h.in > 1 || p->parts == 1);
     if (!p->apart)
         plan_gather(p);
@@ -360,7 +369,7 @@ static void plan_scatter(pool_plan *p)
                   p->h.kernel <= p->h.stride && p->w.kernel <= p->w.stride; /* else scattering is as fast */
     p->abreast = p->channels == 1 && p->planes >= 16 ? ABREAST : 1;
     p->units = ceil_div(p->planes, p->abreast) * p->chunks;
-    p->block = 1;
+    p->block = most(1, BLOCK_CELLS / (cells_in(p) * p->chunk * p->abreast));
     p->bytes = p->gathered ? p->bytes : 0;
 }
 
@@ -534,6 +543,8 @@ enum { NOWHERE = -1, NO_TILE = -1 }; /* the place of a maximum that is not there
 #define BEATS_ONE(v, best) ((!((v) <= (best)) && (best) == (best)))
 #define PRECEDES_ONE(v, c, best, code) (BEATS_ONE(v, best) || (((v) == (best) || ((v) != (v) && (best) != (best))) && (c) < (code)))
 #define REAL_BODY "pool_max_fold_real.h"
+#include "for_each_real.h"
+#define REAL_BODY "pool_threes_real.h"
 #include "for_each_real.h"
 #define REAL_BODY "pool_max_real.h"
 #include "for_each_real.h"

@@ -304,34 +304,48 @@ static void FN(back_row_runs)(const pool_plan *p, const FN(back_tile) *t, const 
     }
 }
 
-/* n cells of row (d, h) of x, from column w on, that windows of two cells along W hold; 0 when several rows of output do */
-static int FN(back_row_pairs)(const pool_plan *p, const real *g, ptrdiff_t d, ptrdiff_t h, ptrdiff_t w, ptrdiff_t n, real *out)
+/* each value of g, weighted, in two columns of `rows` rows of x of n columns; what is in no window is zero */
+INLINE void FN(spread_row)(const pool_plan *p, const real *g, wvec by_row, wvec by_column, ptrdiff_t held, ptrdiff_t n, ptrdiff_t rows, real *out)
 {
-    ptrdiff_t dlo, dhi, hlo, hhi, held = most(0, least(n, 2 * p->w.out - w));
+    for (ptrdiff_t i = 0; i < held; i += 2 * LANES) {
+        ptrdiff_t cells = held - i;
+        vec a, b;
+        wsums v = FN(wsplit)(cells >= 2 * LANES ? vload(g + i / 2) : vload_n(g + i / 2, (cells + 1) / 2));
+        for (int k = 0; k < (IS_F64 ? 1 : 2); k++)
+            v.v[k] = v.v[k] * by_row * by_column;
+        vzip(FN(wjoin)(v), FN(wjoin)(v), &a, &b);
+        for (ptrdiff_t r = 0; r < rows; r++) {
+            FN(store_some)(out + r * p->w.in + i, a, cells);
+            FN(store_some)(out + r * p->w.in + i + LANES, b, cells - LANES);
+        }
+    }
+    for (ptrdiff_t r = 0; r < rows && held < n; r++)
+        FN(zero_pixels)(out + r * p->w.in + held, n - held, 1, 1);
+}
+
+/* n cells of row (d, h) of x, from column w on, that windows of two cells along W hold, and as many of at most `left` rows behind it
+ * as go with it: how many they were, 0 when several rows of output hold one */
+static ptrdiff_t FN(back_pairs)(const pool_plan *p, const real *g, ptrdiff_t d, ptrdiff_t h, ptrdiff_t w, ptrdiff_t n, ptrdiff_t left, real *out)
+{
+    ptrdiff_t dlo, dhi, hlo, hhi, kernel = p->h.kernel, rows = 1, windows = 1;
     cover(&p->d, d, &dlo, &dhi);
     cover(&p->h, h, &hlo, &hhi);
     if (dlo != dhi || hlo != hhi || w % 2 || !holds(&p->d, dlo, d) || !holds(&p->h, hlo, h))
         return 0;
-    const real *from = g + (dlo * p->h.out + hlo) * p->w.out + w / 2;
-    wvec rows = wset(1 / rows_counted(p, window(&p->d, dlo), window(&p->h, hlo))), columns = wset(p->divisor != 0 ? 1 : 0.5);
-    for (ptrdiff_t i = 0; i < held; i += 2 * LANES) {
-        ptrdiff_t cells = held - i;
-        vec a, b;
-        wsums v = FN(wsplit)(cells >= 2 * LANES ? vload(from + i / 2) : vload_n(from + i / 2, (cells + 1) / 2));
-        for (int k = 0; k < (IS_F64 ? 1 : 2); k++)
-            v.v[k] = v.v[k] * rows * columns;
-        vzip(FN(wjoin)(v), FN(wjoin)(v), &a, &b);
-        if (cells >= 2 * LANES) {
-            vstore(out + i, a);
-            vstore(out + i + LANES, b);
-            continue;
-        }
-        vstore_n(out + i, a, least(cells, LANES));
-        if (cells > LANES)
-            vstore_n(out + i + LANES, b, cells - LANES);
+    if (kernel == p->h.stride && p->h.dilation == 1 && p->h.before == 0 && h % kernel == 0) { /* a window's first row, of windows side by side */
+        rows = least(kernel, least(left, p->h.in - h));
+        windows = rows < kernel ? 1 : least(alike(&p->h, hlo), left / kernel);
     }
-    FN(zero_pixels)(out + held, n - held, 1, 1);
-    return 1;
+    const real *from = g + (dlo * p->h.out + hlo) * p->w.out + w / 2;
+    wvec by_row = wset(1 / rows_counted(p, window(&p->d, dlo), window(&p->h, hlo))), by_column = wset(p->divisor != 0 ? 1 : 0.5);
+    ptrdiff_t held = most(0, least(n, 2 * p->w.out - w));
+    for (ptrdiff_t i = 0; i < windows; i++, from += p->w.out, out += rows * p->w.in) {
+        if (rows == 2)
+            FN(spread_row)(p, from, by_row, by_column, held, n, 2, out);
+        else
+            FN(spread_row)(p, from, by_row, by_column, held, n, rows, out);
+    }
+    return rows * windows;
 }
 
 /* units lo..hi-1: rows of x, each written by its owner */
@@ -340,21 +354,24 @@ FUNC void FN(back_rows_of)(const pool_plan *p, FN(back_scratch) *s, ptrdiff_t lo
     ptrdiff_t all = p->channels;
     pool_cursor at = cursor_at(p, lo, p->d.in, p->h.in);
     FN(back_tile) t = FN(back_tile_of)(p, s, at.tile);
-    for (ptrdiff_t u = lo; u < hi; u++) {
+    for (ptrdiff_t u = lo, rows; u < hi; u += rows) {
         const real *g = (const real *)p->g + at.plane * cells_out(p) * all;
         real *out = (real *)p->out + (at.row * p->w.in + t.w) * all + t.c;
-        if (u > lo && at.h > 0 && same_cover(&p->h, at.h)) {
-            /* held by the same rows of output as the row before */
-            ptrdiff_t runs = t.channels == all ? 1 : t.cells, run = t.channels == all ? t.cells * all : t.channels;
-            for (ptrdiff_t i = 0; i < runs; i++)
-                memcpy(out + i * all, out + i * all - p->w.in * all, (size_t)run * sizeof(real));
-        } else if (!p->pairs || !FN(back_row_pairs)(p, g, at.d, at.h, t.w, t.cells, out)) {
-            if (p->segments)
+        rows = p->pairs ? FN(back_pairs)(p, g, at.d, at.h, t.w, t.cells, hi - u, out) : 0;
+        if (rows == 0) {
+            rows = 1;
+            if (u > lo && at.h > 0 && same_cover(&p->h, at.h)) {
+                /* held by the same rows of output as the row before */
+                ptrdiff_t runs = t.channels == all ? 1 : t.cells, run = t.channels == all ? t.cells * all : t.channels;
+                for (ptrdiff_t i = 0; i < runs; i++)
+                    memcpy(out + i * all, out + i * all - p->w.in * all, (size_t)run * sizeof(real));
+            } else if (p->segments)
                 FN(back_row_segments)(p, &t, s, g, at.d, at.h, out);
             else
                 FN(back_row_runs)(p, &t, s, g, at.d, at.h, out);
         }
-        if (cursor_next(&at, p, p->d.in, p->h.in) && u + 1 < hi)
+        cursor_skip(&at, rows);
+        if (cursor_next(&at, p, p->d.in, p->h.in) && u + rows < hi)
             t = FN(back_tile_of)(p, s, at.tile);
     }
 }

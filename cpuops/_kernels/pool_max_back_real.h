@@ -281,6 +281,32 @@ static void FN(write_pairs)(const pool_plan *p, const pool_tile *t, const FN(max
         }
 }
 
+/* the same of windows whose rows are all in the part: found and written in one go; out: like r->x */
+INLINE void FN(spread_pairs_of)(const FN(max_rows) *r, ptrdiff_t nd, ptrdiff_t nh, const real *g, ptrdiff_t n, real *out)
+{
+    for (ptrdiff_t i = 0; i < n; i += LANES) {
+        ptrdiff_t cells = 2 * (n - i);
+        ivec place;
+        FN(pairs_top)(r, nd, nh, i, cells, 1, &place);
+        vec from = n - i < LANES ? vload_n(g + i, n - i) : vload(g + i), a, b;
+        for (ptrdiff_t d = 0; d < nd; d++)
+            for (ptrdiff_t h = 0; h < nh; h++) {
+                real *to = out + 2 * i + d * r->step_d + h * r->step_h;
+                ivec code = ivset((inum)(d * r->code_d + h * r->code_h));
+                vzip(vzero() + vsel(iveq(place, code), from, vzero()), vzero() + vsel(iveq(place, code + 1), from, vzero()), &a, &b);
+                FN(store_some)(to, a, cells);
+                FN(store_some)(to + LANES, b, cells - LANES);
+            }
+    }
+}
+
+FUNC void FN(spread_whole_pairs)(const FN(max_rows) *r, const real *g, ptrdiff_t n, real *out)
+{
+#define CALL(nd, nh) FN(spread_pairs_of)(r, nd, nh, g, n, out)
+    BY_ROWS(r->nd, r->nh, CALL)
+#undef CALL
+}
+
 /* the window that holds row i of a part that begins at `first`; -1: none does, or one whose rows before i are in the part too */
 INLINE ptrdiff_t FN(window_from)(const pool_axis *a, ptrdiff_t i, ptrdiff_t first, int *held)
 {
@@ -310,8 +336,15 @@ static void FN(spread_pairs)(const pool_plan *p, FN(max_scratch) *s, const real 
                     FN(zero_pixels)(out + (d * p->h.in + h) * p->w.in, p->w.in, 1, 1);
                 if (od < 0 || oh < 0)
                     continue;
+                pool_window wd = window(&p->d, od), wh = window(&p->h, oh);
+                const real *from = g + (od * p->h.out + oh) * p->w.out + t.o;
+                if (t.outputs * 2 == p->w.in && wd.first >= lo[0] && wd.first + wd.taps <= hi[0] && wh.first >= lo[1] && wh.first + wh.taps <= hi[1]) {
+                    FN(max_rows) r = FN(rows_at)(p, &t, s, x, od, oh);
+                    FN(spread_whole_pairs)(&r, from, t.outputs, out + (r.x - x));
+                    continue;
+                }
                 FN(max_row)(p, &t, s, x, od, oh, s->value, 1, 1);
-                FN(write_pairs)(p, &t, s, window(&p->d, od), window(&p->h, oh), g + (od * p->h.out + oh) * p->w.out + t.o, lo, hi, out);
+                FN(write_pairs)(p, &t, s, wd, wh, from, lo, hi, out);
             }
         }
     }

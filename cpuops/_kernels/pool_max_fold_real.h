@@ -381,37 +381,40 @@ static void FN(join)(const FN(max_state) *s, ptrdiff_t channels, int64_t column,
 
 /* ---- pairs: n windows of cells 2i and 2i + 1 along W, without a line; found: as of runs */
 
+/* of windows i.., of which `cells` cells are left in a row */
+INLINE vec FN(pairs_top)(const FN(max_rows) *r, ptrdiff_t nd, ptrdiff_t nh, ptrdiff_t i, ptrdiff_t cells, int indexed, ivec *place)
+{
+    vec best = vzero();
+    *place = ivset(0);
+    for (ptrdiff_t d = 0; d < nd; d++)
+        for (ptrdiff_t h = 0; h < nh; h++) {
+            const real *at = r->x + 2 * i + d * r->step_d + h * r->step_h;
+            inum code = (inum)(d * r->code_d + h * r->code_h);
+            vec even, odd;
+            if (cells >= 2 * LANES)
+                vdeal(vload(at), vload(at + LANES), &even, &odd);
+            else
+                vdeal(vload_n(at, least(cells, LANES)), cells > LANES ? vload_n(at + LANES, cells - LANES) : vzero(), &even, &odd);
+            if (!indexed) {
+                even = vmax(odd, even);
+                best = d == 0 && h == 0 ? even : vmax(even, best);
+                continue;
+            }
+            vmask keep = KEEPS(even, best);
+            best = d == 0 && h == 0 ? even : vsel(keep, best, even);
+            *place = d == 0 && h == 0 ? *place : ivsel(keep, *place, ivset(code));
+            keep = KEEPS(odd, best);
+            best = vsel(keep, best, odd);
+            *place = ivsel(keep, *place, ivset(code + 1));
+        }
+    return best;
+}
+
 INLINE void FN(fold_pairs)(const FN(max_rows) *r, ptrdiff_t nd, ptrdiff_t nh, ptrdiff_t n, real *out, inum *found, int indexed)
 {
     for (ptrdiff_t i = 0; i < n; i += LANES) {
-        ptrdiff_t cells = 2 * (n - i);
-        vec best = vzero();
-        ivec place = ivset(0);
-        for (ptrdiff_t d = 0; d < nd; d++)
-            for (ptrdiff_t h = 0; h < nh; h++) {
-                const real *at = r->x + 2 * i + d * r->step_d + h * r->step_h;
-                inum code = (inum)(d * r->code_d + h * r->code_h);
-                vec even, odd;
-                if (cells >= 2 * LANES)
-                    vdeal(vload(at), vload(at + LANES), &even, &odd);
-                else
-                    vdeal(vload_n(at, least(cells, LANES)), cells > LANES ? vload_n(at + LANES, cells - LANES) : vzero(), &even, &odd);
-                if (!indexed) {
-                    even = vmax(odd, even);
-                    best = d == 0 && h == 0 ? even : vmax(even, best);
-                    continue;
-                }
-                vmask keep = KEEPS(even, best);
-                best = d == 0 && h == 0 ? even : vsel(keep, best, even);
-                place = d == 0 && h == 0 ? place : ivsel(keep, place, ivset(code));
-                keep = KEEPS(odd, best);
-                best = vsel(keep, best, odd);
-                place = ivsel(keep, place, ivset(code + 1));
-            }
-        if (n - i >= LANES)
-            vstore(out + i, best);
-        else
-            vstore_n(out + i, best, n - i);
+        ivec place;
+        FN(store_some)(out + i, FN(pairs_top)(r, nd, nh, i, 2 * (n - i), indexed, &place), n - i);
         if (indexed)
             ivstore(found + i, place);
     }

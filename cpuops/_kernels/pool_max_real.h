@@ -193,13 +193,6 @@ static void FN(max_row_runs)(const pool_plan *p, const pool_tile *t, const FN(ma
 {
     const pool_axis *w = &p->w;
     ptrdiff_t n = t->channels, valid = t->hi - t->lo;
-    if (p->pairs) {
-        if (indexed)
-            FN(argmax_pairs)(r, t->outputs, out, s->found);
-        else
-            FN(max_pairs)(r, t->outputs, out);
-        return;
-    }
     if (p->phases == 1)
         FN(any_max_line)(r, valid, n, p->channels, indexed, s->phases + t->lo * n, s->phase_codes + t->lo * n);
     else if (p->phases == 2 && n == 1 && (r->whole || valid >= 2 * LANES)) {
@@ -240,10 +233,31 @@ static void FN(max_row_runs)(const pool_plan *p, const pool_tile *t, const FN(ma
     }
 }
 
-/* x: the plane; out: the row's first output of the tile, `pixel` cells an output. With `indexed`, s->found and s->corner
- * (segments: s->index) tell where the maxima stand */
-static void FN(max_row)(const pool_plan *p, const pool_tile *t, FN(max_scratch) *s, const real *x, ptrdiff_t od, ptrdiff_t oh,
-                        real *out, int indexed, ptrdiff_t pixel)
+/* whether rows need no line; threes one apart are found faster from one */
+INLINE int FN(narrow)(const pool_plan *p, int indexed) { return p->pairs || (p->threes && (!indexed || p->w.stride == 2)); }
+
+static void FN(max_row_narrow)(const pool_plan *p, const pool_tile *t, const FN(max_scratch) *s, const FN(max_rows) *r, real *out, int indexed)
+{
+    if (p->pairs) {
+        if (indexed)
+            FN(argmax_pairs)(r, t->outputs, out, s->found);
+        else
+            FN(max_pairs)(r, t->outputs, out);
+        return;
+    }
+    const real *end = (const real *)p->x + p->planes * cells_in(p);
+    FN(max_rows) rows = *r;
+    rows.x -= t->origin + t->lo;
+    /* a cell before the rows' begin and vectors behind their ends are touched */
+    rows.whole = rows.x + t->origin >= (const real *)p->x && end - rows.x >= (r->nd - 1) * r->step_d + (r->nh - 1) * r->step_h + p->w.in + 4 * LANES;
+    if (indexed)
+        FN(argmax_threes)(&rows, t->origin, p->w.in, t->outputs, out, s->found);
+    else
+        FN(max_threes)(&rows, (int)p->w.stride, t->origin, p->w.in, t->outputs, out);
+}
+
+/* the rows of x that output row (od, oh) of a plane folds, from the tile's first column on; s->corner becomes theirs */
+INLINE FN(max_rows) FN(rows_at)(const pool_plan *p, const pool_tile *t, FN(max_scratch) *s, const real *x, ptrdiff_t od, ptrdiff_t oh)
 {
     pool_window wd = window(&p->d, od), wh = window(&p->h, oh);
     ptrdiff_t all = p->channels, area = p->h.in * p->w.in, base = (wd.first * p->h.in + wh.first) * p->w.in;
@@ -259,10 +273,21 @@ static void FN(max_row)(const pool_plan *p, const pool_tile *t, FN(max_scratch) 
     const real *end = (const real *)p->x + p->planes * cells_in(p) * all;
     r.whole = all == 1 && end - r.x >= (r.nd - 1) * r.step_d + (r.nh - 1) * r.step_h + t->hi - t->lo + 2 * LANES;
     s->corner = base - p->w.before;
-    if (p->segments)
-        FN(max_row_segments)(p, t, s, &r, x, base, out, indexed, pixel);
+    return r;
+}
+
+/* x: the plane; out: the row's first output of the tile, `pixel` cells an output. With `indexed`, s->found and s->corner
+ * (segments: s->index) tell where the maxima stand */
+static void FN(max_row)(const pool_plan *p, const pool_tile *t, FN(max_scratch) *s, const real *x, ptrdiff_t od, ptrdiff_t oh,
+                        real *out, int indexed, ptrdiff_t pixel)
+{
+    FN(max_rows) r = FN(rows_at)(p, t, s, x, od, oh);
+    if (FN(narrow)(p, indexed))
+        FN(max_row_narrow)(p, t, s, &r, out, indexed);
+    else if (p->segments)
+        FN(max_row_segments)(p, t, s, &r, x, s->corner + p->w.before, out, indexed, pixel);
     else if (p->direct)
-        FN(max_row_direct)(p, t, s, x, wd, wh, base, out, indexed, pixel);
+        FN(max_row_direct)(p, t, s, x, window(&p->d, od), window(&p->h, oh), s->corner + p->w.before, out, indexed, pixel);
     else
         FN(max_row_runs)(p, t, s, &r, out, indexed, pixel);
 }
@@ -315,12 +340,24 @@ FUNC void FN(max_rows_of)(const pool_plan *p, FN(max_scratch) *s, ptrdiff_t lo, 
     pool_cursor at = cursor_at(p, lo, p->d.out, p->h.out);
     pool_tile t = tile_of(p, at.tile);
     FN(max_tile)(p, &t, s);
-    for (ptrdiff_t u = lo; u < hi; u++) {
-        ptrdiff_t to = (at.row * p->w.out + t.o) * all + t.c;
-        FN(max_row)(p, &t, s, (const real *)p->x + at.plane * plane, at.d, at.h, (real *)p->out + to, p->index_size != 0, all);
-        if (p->index_size)
-            FN(write_indices)(p, &t, s, p->index + to * p->index_size, all);
-        if (cursor_next(&at, p, p->d.out, p->h.out) && u + 1 < hi) {
+    for (ptrdiff_t u = lo, rows; u < hi; u += rows) {
+        ptrdiff_t to = (at.row * p->w.out + t.o) * all + t.c, step = p->h.stride * p->w.in;
+        const real *x = (const real *)p->x + at.plane * plane;
+        rows = FN(narrow)(p, p->index_size != 0) ? least(alike(&p->h, at.h), hi - u) : 1;
+        if (rows > 1) {
+            FN(max_rows) r = FN(rows_at)(p, &t, s, x, at.d, at.h);
+            for (ptrdiff_t i = 0; i < rows; i++, to += p->w.out, r.x += step, s->corner += step) {
+                FN(max_row_narrow)(p, &t, s, &r, (real *)p->out + to, p->index_size != 0);
+                if (p->index_size)
+                    FN(write_indices)(p, &t, s, p->index + to * p->index_size, 1);
+            }
+        } else {
+            FN(max_row)(p, &t, s, x, at.d, at.h, (real *)p->out + to, p->index_size != 0, all);
+            if (p->index_size)
+                FN(write_indices)(p, &t, s, p->index + to * p->index_size, all);
+        }
+        cursor_skip(&at, rows);
+        if (cursor_next(&at, p, p->d.out, p->h.out) && u + rows < hi) {
             t = tile_of(p, at.tile);
             FN(max_tile)(p, &t, s);
         }
