@@ -16,11 +16,16 @@ def conv(n, label, *shape, **options):
 
 
 def activated(n, label, activation, *shape, groups=1, **options):
+    """Sums of the size of 1. Without relu's gradients: they jump where the sums of two libraries differ in sign."""
+
     def draw(rng):
         call = make(rng, *shape, groups=groups, **options)
-        return Call(call.args, {**call.options, "activation": activation})
+        weight = call.args["weight"]
+        args = {**call.args, "weight": weight * weight[0].size ** -0.5}
+        return Call(args, {**call.options, "activation": activation})
 
-    return operation("conv_activation", f"conv{n}d_activation", f"{label}-{activation}", draw)
+    gradients = () if activation == "relu" else None
+    return operation("conv_activation", f"conv{n}d_activation", f"{label}-{activation}", draw, gradients=gradients)
 
 
 def depthwise(label, batch, channels, size, kernel, stride):
@@ -50,6 +55,7 @@ WORKLOADS = [
     *activated(2, "resnet50-1x1-1024to256@14", "relu", 4, 1024, 256, (14, 14), (1, 1)),
     *activated(2, "resnet50-3x3-64@56", "relu", 4, 64, 64, (56, 56), (3, 3), padding=1),
     *activated(2, "mobilenet-3x3-144@56", "relu", 4, 144, 144, (56, 56), (3, 3), groups=144, padding=1),
+    *activated(2, "efficientnet-5x5-240@28", "silu", 4, 240, 240, (28, 28), (5, 5), groups=240, padding=2),
     *activated(2, "yolo-3x3s2-64to128@80", "silu", 1, 64, 128, (80, 80), (3, 3), stride=2, padding=1),
     *activated(1, "whisper-k3-80to384@3000", "gelu", 1, 80, 384, (3000,), (3,), padding=1),
 ]
