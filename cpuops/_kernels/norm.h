@@ -24,6 +24,7 @@
 enum {
     LONG_RUN = 32,
     BLOCK_CELLS = 32768,   /* cells of a block: tens of microseconds for the passes over it */
+    MOST_ABREAST = 32,     /* channels of one part each, a pass over all of them after the other */
     MOST_SPREAD = 8192,    /* cells of a spread gamma */
     MANY_ROWS = 8,         /* a batch over which the spreading of more and of longer runs pays: by a fifth for 7x7 maps */
     MANY_SPREAD = 32768,

@@ -9,27 +9,27 @@ typedef struct {
     int spans;
 } FN(block);
 
-INLINE FN(block) FN(block_of)(const norm_plan *p, ptrdiff_t c, ptrdiff_t part)
+/* in place: a struct that is copied in vectors just after its members were written makes the copy wait */
+INLINE void FN(find_block)(const norm_plan *p, ptrdiff_t c, ptrdiff_t part, FN(block) *k)
 {
-    FN(block) k;
-    k.spans = 0;
+    k->spans = 0;
     if (p->parts == 1) {
-        k.of[k.spans++] = (FN(span)){c * p->run, p->run, p->batch, p->channels * p->run};
-        return k;
+        k->of[k->spans++] = (FN(span)){c * p->run, p->run, p->batch, p->channels * p->run};
+        return;
     }
     ptrdiff_t lo = part * p->part, hi = smaller(lo + p->part, p->batch * p->run);
     while (lo < hi) {
         ptrdiff_t b = lo / p->run, i = lo % p->run, whole = i == 0 ? (hi - lo) / p->run : 0;
         ptrdiff_t n = whole ? p->run : smaller(p->run - i, hi - lo);
-        k.of[k.spans++] = (FN(span)){(b * p->channels + c) * p->run + i, n, larger(whole, 1), p->channels * p->run};
+        k->of[k->spans++] = (FN(span)){(b * p->channels + c) * p->run + i, n, larger(whole, 1), p->channels * p->run};
         lo += n * larger(whole, 1);
     }
-    return k;
 }
 
 static double FN(part_sum)(const norm_plan *p, ptrdiff_t c, ptrdiff_t part)
 {
-    FN(block) k = FN(block_of)(p, c, part);
+    FN(block) k;
+    FN(find_block)(p, c, part, &k);
     wsums sums = {{wset(0)}};
     for (int i = 0; i < k.spans; i++)
         FN(add_run)((const real *)p->x, k.of + i, &sums);
@@ -44,7 +44,8 @@ static double FN(part_sum)(const norm_plan *p, ptrdiff_t c, ptrdiff_t part)
 
 static void FN(part_deviations)(const norm_plan *p, ptrdiff_t c, ptrdiff_t part, double mean, double *sums)
 {
-    FN(block) k = FN(block_of)(p, c, part);
+    FN(block) k;
+    FN(find_block)(p, c, part, &k);
     wsums deviations = {{wset(0)}}, squares = deviations;
     for (int i = 0; i < k.spans; i++)
         FN(add_deviations)((const real *)p->x, k.of + i, (real)mean, &deviations, &squares);
@@ -61,7 +62,8 @@ static void FN(part_deviations)(const norm_plan *p, ptrdiff_t c, ptrdiff_t part,
 static void FN(part_products)(const norm_plan *p, ptrdiff_t c, ptrdiff_t part, const norm_statistics *s, double *sums)
 {
     const real *x = (const real *)p->x, *g = (const real *)p->g;
-    FN(block) k = FN(block_of)(p, c, part);
+    FN(block) k;
+    FN(find_block)(p, c, part, &k);
     wsums sum = {{wset(0)}}, moment = sum;
     for (int i = 0; i < k.spans; i++)
         FN(add_products)(x, g, k.of + i, (real)s->hi, &sum, &moment);
@@ -77,7 +79,8 @@ static void FN(part_products)(const norm_plan *p, ptrdiff_t c, ptrdiff_t part, c
 
 static void FN(part_normalise)(const norm_plan *p, ptrdiff_t c, ptrdiff_t part, const norm_statistics *s)
 {
-    FN(block) k = FN(block_of)(p, c, part);
+    FN(block) k;
+    FN(find_block)(p, c, part, &k);
     for (int i = 0; i < k.spans; i++)
         FN(normalise_run)((const real *)p->x, k.of + i, s, FN(value_or)(p->gamma, c, 1), FN(value_or)(p->beta, c, 0), (real *)p->out);
 }
@@ -118,7 +121,8 @@ static void FN(channel_grads)(const norm_plan *p, ptrdiff_t c, const norm_statis
 
 static void FN(part_differentiate)(const norm_plan *p, ptrdiff_t c, ptrdiff_t part, const norm_statistics *s, const double *abc)
 {
-    FN(block) k = FN(block_of)(p, c, part);
+    FN(block) k;
+    FN(find_block)(p, c, part, &k);
     for (int i = 0; i < k.spans; i++)
         if (p->train)
             FN(differentiate_run)((const real *)p->x, (const real *)p->g, k.of + i, s, abc[0], abc[1], abc[2], (real *)p->out);
@@ -192,11 +196,32 @@ static void FN(channel_forward)(const norm_plan *p, ptrdiff_t unit)
         FN(part_normalise)(p, c, part, shared + c);
 }
 
+/* channels of few cells, one pass over all of them after the other: each waits for its sums, but not for its neighbours' */
+static void FN(channels_abreast)(const norm_plan *p, ptrdiff_t first, ptrdiff_t n)
+{
+    norm_statistics s[MOST_ABREAST];
+    double mean[MOST_ABREAST], sums[2];
+    for (ptrdiff_t k = 0; p->train && k < n; k++)
+        mean[k] = (double)(real)(FN(part_sum)(p, first + k, 0) / (double)(p->batch * p->run));
+    for (ptrdiff_t k = 0; k < n; k++)
+        if (p->train) {
+            FN(part_deviations)(p, first + k, 0, mean[k], sums);
+            s[k] = FN(found_statistics)(p, first + k, mean[k], sums[0], sums[1]);
+        } else
+            s[k] = FN(given_statistics)(p, first + k);
+    for (ptrdiff_t k = 0; k < n; k++)
+        FN(part_normalise)(p, first + k, 0, s + k);
+}
+
 static void FN(channels_forward)(const norm_plan *p, ptrdiff_t unit)
 {
-    ptrdiff_t last = p->parts == 1 ? smaller((unit + 1) * p->together, p->channels) : unit + 1;
-    for (ptrdiff_t c = p->parts == 1 ? unit * p->together : unit; c < last; c++)
-        FN(channel_forward)(p, c);
+    if (p->parts > 1) {
+        FN(channel_forward)(p, unit);
+        return;
+    }
+    ptrdiff_t last = smaller((unit + 1) * p->together, p->channels);
+    for (ptrdiff_t c = unit * p->together; c < last; c += MOST_ABREAST)
+        FN(channels_abreast)(p, c, smaller(MOST_ABREAST, last - c));
 }
 
 static int FN(channels_backward_stage)(norm_plan *p)
