@@ -1,6 +1,7 @@
-/* vmath_pieces.h: coefficients of functions of one float in pieces, for vmath_real.h at v4, where they fit registers.
+/* vmath_pieces.h: coefficients of functions of one float in pieces, and what log of doubles looks up, for vmath_real.h at v4,
+ * where they fit registers.
  *
- * Rows: the centre c of each piece, so chosen that the value there is nearly a float; that value; the coefficients of
+ * Rows of floats: the centre c of each piece, so chosen that the value there is nearly a float; that value; the coefficients of
  * (t - c), (t - c)^2, ... (minimax of the relative error, rounded one after the other). Largest relative error before
  * rounding: 1e-8 of TANH, 5e-9 of MILLS, 8e-9 of NORMAL, 1e-08 of SLOPE, 2e-09 of SIGMOID.
  */
@@ -195,3 +196,22 @@ static const float PIECES_SIGMOID[8][32] __attribute__((aligned(64), unused)) = 
      1.91828053e-10f, 1.07172361e-10f, 6.44996417e-11f, 8.0071132e-12f},
 };
 #endif
+
+/* c 2^1023 and, in two parts, -log(c): c near 1/(1 + i/16); of 7 bits where c u - 1 must be exact, since -log(c) and a ln 2
+ * nearly cancel it. k LN2_HIGH and the first part of -log(c) add up exactly */
+#define S(c) (c * 0x1p1023)
+static const double PIECES_LOG[3][16] __attribute__((aligned(64), unused)) = {
+    {S(1.0), S(0.9453125), S(0.88888888888888884), S(0.84210526315789469),
+     S(0.80000000000000004), S(0.76190476190476186), S(0.72727272727272729), S(0.69565217391304346),
+     S(0.66666666666666663), S(0.64000000000000001), S(0.61538461538461542), S(0.59259259259259256),
+     S(0.5714285714285714), S(0.55172413793103448), S(0.53333333333333333), S(0.515625)},
+    {0.0, 0.056239718322785848, 0.11778303565643, 0.17185025692674571,
+     0.22314355131425145, 0.27193371548355572, 0.31845373111855224, 0.36290549368936809,
+     0.40546510810827385, 0.44628710262850291, 0.4855078157816024, 0.52324814376447648,
+     0.55961578793539957, 0.59470710774667168, 0.62860865942229793, 0.66237552189318194},
+    {0.0, 9.0230092811429036e-14, -4.6491786324753189e-14, -8.6436884920889451e-14,
+     -4.1753476996503211e-14, 8.6098578879318586e-14, -1.7653186887788291e-14, 3.9484127277912274e-16,
+     -1.0941536021483514e-13, -8.3416748372255627e-14, 9.8349141631095012e-14, 7.1411017752412472e-14,
+     2.3175004989236635e-14, 2.1121866945650113e-14, 7.6218716019701523e-14, 9.6810876091744249e-15},
+};
+#undef S

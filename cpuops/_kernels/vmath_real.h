@@ -232,78 +232,22 @@ INLINE vec vgelu_tanh(vec x)
     return vsel(veq(low + low, low), low, y);
 }
 
-/* x > 0 as 2^k m with m in [0.75, 1.5) */
-INLINE vec vm_log_parts(vec x, vec *k)
-{
-#if SIMD_AVX512 && IS_F64
-    vec m = (vec)_mm512_getmant_pd((__m512d)x, _MM_MANT_NORM_p75_1p5, _MM_MANT_SIGN_src);
-    *k = (vec)_mm512_getexp_pd((__m512d)x) - (vec)_mm512_getexp_pd((__m512d)m);
-    return m;
-#elif SIMD_AVX512
-    vec m = (vec)_mm512_getmant_ps((__m512)x, _MM_MANT_NORM_p75_1p5, _MM_MANT_SIGN_src);
-    *k = (vec)_mm512_getexp_ps((__m512)x) - (vec)_mm512_getexp_ps((__m512)m);
-    return m;
-#else
-    const vm_bits one = (vm_bits)C(1), low = (vm_bits)C(0.75), magic = (vm_bits)C(2 * MAGIC / 3);
-    vmask subnormal = vlt(x, vm_pow2(C(1 - BIAS)));
-    x = vsel(subnormal, x * C(2 * MAGIC / 3), x);
-    vm_bits b = (vm_bits)x + (one - low);
-    *k = (vec)((b >> MANTISSA) | magic) - vsel(subnormal, C(2 * MAGIC / 3 + BIAS + MANTISSA), C(2 * MAGIC / 3 + BIAS));
-    return (vec)((b & ((((vm_bits){0} + 1) << MANTISSA) - 1)) + low);
-#endif
-}
-
-/* head + k ln 2 + log1p(f) + c/(1 + f) for f in [-0.25, 0.5], integer k, c of the size of rounding errors, head >= 0; NULL
- * for c or head is 0 */
-INLINE vec vm_log_sum(vec f, vec k, const vec *c, const vec *head)
-{
-    vec low = k * C(LN2_LOW);
-    if (c)
-        low = vfma(k, C(LN2_LOW), *c * vfma(f, f - C(1), C(1)));
-#if IS_F64
-    vec s = f / (f + C(2)), z = s * s, hf = C(0.5) * f * f;
-    vec q = z * POLYNOMIAL(z, 0.66666666666666596, 0.4000000000005674, 0.28571428555805606, 0.22222224299499141,
-                           0.18181665676918476, 0.15391118821286973, 0.13173479098718241, 0.13843877073424113);
-    vec y = f - (hf - (s * (hf + q) + low));
-#else
-    vec z = f * f;
-    vec q = POLYNOMIAL(f, 0.333333403f, -0.250001669f, 0.199995652f, -0.166551664f, 0.142771721f, -0.12731275f,
-                       0.116958469f, -0.0908658877f, 0.0373881571f);
-    vec y = f + (vfnma(C(0.5), z, f * z * q) + low);
-#endif
-    y = vfma(k, C(LN2_HIGH), y);
-    return head ? *head + y : y;
-}
-
-INLINE vec vlog(vec x)
-{
-    vec k, m = vm_log_parts(x, &k);
-    vec y = vm_log_sum(m - C(1), k, NULL, NULL);
-    y = vsel(vlt(x, C(INFINITY)), y, x);
-    return vsel(vgt(x, C(0)), y, vsel(veq(x, C(0)), C(-INFINITY), C(NAN)));
-}
-
-INLINE vec vlog1p(vec x)
-{
-    vec u = C(1) + x, k, m = vm_log_parts(u, &k);
-    /* what 1 + x lost, over 2^k; nothing from 2^(2 MANTISSA) on, where 1 is less than that */
-    vec c = (x - (u - C(1))) * vm_pow2(-vmin_fast(C(2 * MANTISSA), k));
-    vmask small = veq(k, C(0));
-    c = vsel(small, C(0), c);
-    vec y = vm_log_sum(vsel(small, x, m - C(1)), k, &c, NULL);
-    y = vcopysign(vsel(vlt(x, C(INFINITY)), y, x), x);
-    return vsel(vgt(x, C(-1)), y, vsel(veq(x, C(-1)), C(-INFINITY), C(NAN)));
-}
+#include "vmath_log_real.h"
 
 INLINE vec vsoftplus(vec x)
 {
     vec n, r = vm_exp_reduce(vmax_fast(C(EXP_LOW), -vabs(x)), &n, NULL);
     vec t = vm_exp_m1(r), p = C(1) + t, p_lo = t - (p - C(1));
     vec e = vm_scale(p, n), e_lo = vm_scale(p_lo, n);
+#if LOG_IN_PIECES
+    vec u = C(1) + e, lost = (e - (u - C(1))) + e_lo;
+    return vmax_fast(C(0), x) + vm_log_pieces(u, &lost);
+#else
     /* log1p(e): above a half as ln 2 + log1p((e - 1)/2), exactly */
     vmask above = vgt(e, C(0.5));
     vec f = vsel(above, C(0.5) * (e - C(1)), e), c = vsel(above, C(0.5) * e_lo, e_lo), head = vmax_fast(C(0), x);
     return vm_log_sum(f, vsel(above, C(1), C(0)), &c, &head);
+#endif
 }
 
 INLINE vec vlogsigmoid(vec x) { return -vsoftplus(-x); }
