@@ -17,7 +17,7 @@ ONCE = $(addprefix --ignore=tests/test_, $(addsuffix .py, autograd autograd_resu
     io limits memory nn nn_torch remembered results small threads trainings))
 STUBS = $(subst /,.,$(basename $(wildcard cpuops/*.pyi cpuops/_kernels/*.pyi)))
 
-.PHONY: help train train-text train-ctc test build check lint stubs test-levels test-torch test-wheel bench bench-peers bench-instructions bench-foundation clean
+.PHONY: help train train-text train-ctc test build check lint stubs test-levels test-torch test-wheel bench bench-peers bench-instructions clean
 .DELETE_ON_ERROR:
 
 help:  ## print this
@@ -77,9 +77,6 @@ bench-peers: $(VENV)/.has-build $(PEERS)/.has-peers  ## the same beside torch, o
 # status 2 says that there are no counts of this compiler and Python to compare with
 bench-instructions: $(VENV)/.has-build $(VENV)/.has-bench  ## count the instructions of a dozen calls against bench/instructions.json (needs valgrind)
 	$(BIN)/python -m bench instructions || [ $$? -eq 2 ]
-
-bench-foundation: $(VENV)/.has-build  ## cpuops beside NumPy, and PyTorch where that is installed
-	$(BIN)/python -m bench.foundation
 
 clean:  ## remove all that make made, .venv and out included
 	rm -rf $(VENV) build dist out *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

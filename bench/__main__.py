@@ -25,10 +25,15 @@ def positive(text):
     return int(text)
 
 
-def measuring(parser, launches, rounds):
+def choosing(parser):
     parser.add_argument("--only", metavar="REGEX", help="workloads whose name or family matches")
+    parser.add_argument("--more", action="store_true", help="among more workloads: all of ResNet-50, NumPy expressions")
     parser.add_argument("--threads", type=counts, default=(1,), metavar="LIST", help="thread counts, such as 1,2 (default 1)")
     parser.add_argument("--json", metavar="FILE", help="write the results")
+
+
+def measuring(parser, launches, rounds):
+    choosing(parser)
     parser.add_argument("--launches", type=positive, default=launches, help=f"processes one after the other (default {launches})")
     parser.add_argument("--rounds", type=positive, default=rounds, help=f"rounds in all launches together (default {rounds})")
     parser.add_argument(
@@ -77,6 +82,9 @@ def parser():
     sub.add_argument("file", metavar="FILE")
     sub.add_argument("--markdown", action="store_true", help="family means and the worst ten as Markdown")
 
+    sub = command("demands", "demands.demands", "which workloads of a file of `peers` are as fast as is asked: exit 0 all, 1 not all")
+    sub.add_argument("file", metavar="FILE")
+
     sub = command("plot", "plot.plot", "draw result files")
     sub.add_argument("files", nargs="+", metavar="FILE")
     sub.add_argument("--directory", default="out", help="where PNG and SVG go (default out)")
@@ -87,10 +95,7 @@ def parser():
     sub.add_argument("--json", metavar="FILE", help="write the results")
     sub.add_argument("--shares", action="store_true", help="only the shares of work, which need no quiet machine")
 
-    sub = command("memory", "memory.memory", "peak scratch, import, installed size, first call")
-    sub.add_argument("--only", metavar="REGEX", help="workloads whose name or family matches")
-    sub.add_argument("--threads", type=counts, default=(1,), metavar="LIST", help="thread counts, such as 1,2 (default 1)")
-    sub.add_argument("--json", metavar="FILE", help="write the results")
+    choosing(command("memory", "memory.memory", "peak scratch, import, installed size, first call"))
 
     sub = command(
         "instructions", "instructions.instructions", "count instructions under valgrind against bench/instructions.json"

@@ -18,13 +18,14 @@ __all__ = ["memory"]
 
 IMPORTS = 15  # fresh interpreters of each kind, in alternation
 MEGABYTE = 1 << 20
+SCRATCH = 8 * MEGABYTE  # a thread, at most
 
 IMPORT = "from time import perf_counter_ns as t; a = t(); import {module}; print(t() - a)"
 
 
 def memory(options):
     """Print the tables; write them to --json."""
-    workloads = [w for w in chosen(options.only, cpuops.CpuBackend) if w.family not in ("step", "training")]
+    workloads = [w for w in chosen(options.only, cpuops.CpuBackend, options.more) if w.family not in ("step", "training")]
     calls = [call_in_fresh_process(w.name, threads) for threads in options.threads for w in workloads if not w.into]
     contents = {"schema": "cpuops-bench-memory/1", "imports": imports(), "installed_bytes": installed(), "calls": calls}
     print(tables(contents))
@@ -139,9 +140,11 @@ def tables(contents):
     times = f"import numpy {report.duration(base)}; import cpuops {report.duration(ours)}"
     sizes = [(kind, megabytes(size)) for kind, size in contents["installed_bytes"].items()]
     sizes.append(("all", megabytes(sum(contents["installed_bytes"].values()))))
+    large = [f"{c['workload']}, {c['threads']} threads" for c in contents["calls"] if c["scratch_bytes"] > SCRATCH * c["threads"]]
     return "\n\n".join(
         [
             report.table(("workload", "threads", "scratch MB", "a thread", "result MB", "first call", "then"), calls),
+            f"above {SCRATCH // MEGABYTE} MB a thread: {'; '.join(large) or 'none'}",
             f"{times}: {report.duration(ours - base)} over NumPy",
             report.table(("installed", "MB"), sizes),
         ]

@@ -2,7 +2,7 @@
 
 from . import resultfile, statistics
 
-__all__ = ["best_peers", "duration", "families", "markdown", "peers_report", "ratio", "run_table", "show", "table", "worst"]
+__all__ = ["best_peers", "duration", "families", "markdown", "named", "peers_report", "ratio", "run_table", "show", "table", "worst"]
 
 
 def duration(ns):

@@ -18,7 +18,7 @@ from .contestant import ROOT
 from .errors import BenchError
 from .progress import Bar
 from .run import refuse_busy
-from .workloads import WORKLOADS, chosen, unmeasured
+from .workloads import BY_NAME, chosen, unmeasured
 
 __all__ = ["ab"]
 
@@ -31,7 +31,7 @@ def ab(options):
     entries = [
         schedule.Entry("cpuops", built(revision), label) for revision, label in ((options.base, "base"), (options.new, "new"))
     ]
-    workloads = chosen(options.only, cpuops.CpuBackend)
+    workloads = chosen(options.only, cpuops.CpuBackend, options.more)
     contents = measured(options, workloads, entries, "ab")
     if options.json:
         resultfile.write(options.json, contents)
@@ -56,7 +56,7 @@ def _judged(contents, options):
 
 def second_look(options, entries, judged, slower):
     """The verdicts, where a "slower" stands only if new processes say so again."""
-    again = [WORKLOADS[name] for name in dict.fromkeys(v.name for v in slower)]
+    again = [BY_NAME[name] for name in dict.fromkeys(v.name for v in slower)]
     contents = measured(options, again, entries, "second look")
     second = _judged(contents, options)
     confirmed = {(v.name, v.threads): v for v in second}

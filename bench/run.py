@@ -36,7 +36,7 @@ def peers(options):
 
 def measured(options, engines):
     """Run the schedule with a progress bar; the file's contents, written where --json says."""
-    workloads = chosen(options.only, cpuops.CpuBackend)
+    workloads = chosen(options.only, cpuops.CpuBackend, options.more)
     settings = schedule.Settings(options.threads, options.launches, max(options.rounds, options.launches))
     entries = [schedule.Entry(name) for name in engines if name in ENGINES]
     with Bar(schedule.steps(workloads, settings), options.command) as bar:

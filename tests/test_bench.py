@@ -14,11 +14,11 @@ import cpuops
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from bench import __main__, compare, control, instructions, limits, reference, report, resultfile, shares, statistics, timing
+from bench import __main__, compare, control, demands, instructions, limits, reference, report, resultfile, shares, statistics, timing
 from bench.engine import ENGINES, PEERS
 from bench.errors import BenchError
-from bench.operations import METHODS, ROWS, Oracle
-from bench.workloads import BY_NAME, FAMILIES, WORKLOADS, Cost, chosen, step, training
+from bench.operations import METHODS, ROWS, Oracle, parts
+from bench.workloads import BY_NAME, FAMILIES, MORE, WORKLOADS, Cost, chosen, step, training
 from cpuops import _kernels
 
 # ---------------------------------------------------------------- statistics
@@ -144,7 +144,7 @@ def test_probe_copies_and_reads():
 
 
 def test_names_are_unique_and_methods_known():
-    assert len(WORKLOADS) > 120
+    assert len(WORKLOADS) > 120 and not WORKLOADS.keys() & MORE.keys()
     for name, workload in BY_NAME.items():
         assert workload.name == name
         for method in workload.needs:
@@ -190,6 +190,39 @@ def test_a_workload_is_checked(name, tmp_path):
     cost = workload.cost(job, (result,))
     assert cost.flops > 0 and cost.bytes_written == result.nbytes
     assert cost.bytes_read == sum(a.nbytes for a in job.arrays.values())
+
+
+# of each method and dtype the first: expressions do not depend on the size
+EXPRESSIONS = {(w.method, w.label if w.label[0].isalpha() else "", w.dtype): w for w in reversed(MORE.values()) if w.family == "expression"}
+
+
+@pytest.mark.parametrize("workload", EXPRESSIONS.values(), ids=lambda w: w.name)
+def test_expressions_are_right(workload):
+    job = workload.job(cpuops.CpuBackend())
+    for got, wanted in zip(parts(workload.expression(*job.arrays.values())), workload.expected(job)[0], strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=0, atol=reference.ROUGHLY * np.abs(wanted).max())
+        assert got.dtype in (workload.dtype, np.int64)
+
+
+def test_demands(tmp_path, capsys):
+    names = {f"{w.family} {w.name}" for w in (WORKLOADS | MORE).values()}
+    left = set(names)
+    for pattern, _ in demands.DEMANDS:
+        matching = {name for name in left if demands.re.search(pattern, name)}
+        assert matching, f"{pattern} matches no workload that another does not"
+        left -= matching
+    assert {name.split()[0] for name in left} <= {"deform"}, "no peer has it"
+    path = tmp_path / "peers.json"
+
+    def asked(*results):
+        resultfile.write(path, contents(*results))
+        return __main__.main(["demands", str(path)])
+
+    assert asked(result(ns=100), result(contestant="torch", ns=170), result(contestant="numpy", ns=200)) == 0
+    assert "1 of 1 reach" in capsys.readouterr().out
+    assert asked(result(ns=100), result(contestant="torch", ns=160)) == 1
+    assert "relu/64" in capsys.readouterr().out
+    assert asked(result(ns=100)) == 2
 
 
 def test_engines_are_named():

@@ -1,4 +1,5 @@
-"""NumPy with its OpenBLAS: functions that NumPy has itself, into memory that exists where a function has `out=`.
+"""NumPy with its OpenBLAS: functions that NumPy has itself, into memory that exists where a function has `out=`, and the
+expression of a workload that has one.
 
 The parent clears every variable that OpenBLAS reads (core type and cache size among them), so that it chooses its kernels
 for this CPU by itself.
@@ -64,6 +65,9 @@ class NumpyPeer(Engine):
         return f"{np.__version__} {blas}".strip()
 
     def contestants(self, job):
+        expression = getattr(job.workload, "expression", None)
+        if expression is not None:
+            return [Contestant("expression", partial(expression, *job.arrays.values()))]
         method, operands = job.workload.method, list(job.args.values())
         if method == "relu":
             function = relu

@@ -1,4 +1,4 @@
-"""The named workloads, and the families that have none yet."""
+"""The named workloads: those that are always measured, and more for whoever asks."""
 
 import re
 
@@ -11,6 +11,7 @@ from . import (
     ctc,
     deform,
     elementwise,
+    expressions,
     grid_sample,
     interpolate,
     matmul,
@@ -26,7 +27,7 @@ from . import (
 )  # fmt: skip
 from .base import Cost, Job, Workload
 
-__all__ = ["BY_NAME", "FAMILIES", "SERIES", "WORKLOADS", "Cost", "Job", "Workload", "chosen", "unmeasured"]
+__all__ = ["BY_NAME", "FAMILIES", "MORE", "SERIES", "WORKLOADS", "Cost", "Job", "Workload", "chosen", "unmeasured"]
 
 MODULES = (
     elementwise, reduce, matmul, conv, conv_transpose, deform, unfold,
@@ -34,19 +35,22 @@ MODULES = (
     small, step, training,
 )  # fmt: skip
 WORKLOADS: dict[str, Workload] = {w.name: w for module in MODULES for w in module.WORKLOADS}
+# --more
+MORE: dict[str, Workload] = {w.name: w for more in (matmul.MORE, conv.MORE, expressions.WORKLOADS) for w in more}
 SERIES = sized.SERIES
 # everything that a worker can be asked for
-BY_NAME = WORKLOADS | {w.name: w for series in SERIES.values() for w in series}
+BY_NAME = WORKLOADS | MORE | {w.name: w for series in SERIES.values() for w in series}
 FAMILIES = tuple(dict.fromkeys(w.family for w in WORKLOADS.values()))
 
 
-def chosen(only, backend_class):
-    """The workloads whose name matches a regular expression (all for None) and that the backend can do."""
+def chosen(only, backend_class, more=False):
+    """The workloads whose name or family matches a regular expression (all for None) and that the backend can do."""
     try:
         pattern = re.compile(only or "")
     except re.error as error:
         raise BenchError(f"--only {only!r} is no regular expression: {error}") from None
-    matching = [w for w in WORKLOADS.values() if pattern.search(w.name) or pattern.search(w.family)]
+    among = WORKLOADS | MORE if more else WORKLOADS
+    matching = [w for w in among.values() if pattern.search(w.name) or pattern.search(w.family)]
     if not matching:
         raise BenchError(f"--only {only!r} matches no workload; `python -m bench list` prints their names")
     able = [w for w in matching if all(hasattr(backend_class, m) for m in w.needs)]

@@ -105,6 +105,8 @@ class OperationWorkload(Workload):
     """One method of the table; `make` draws the operands of the *forward* call in float64."""
 
     make: Callable[[np.random.Generator], Call] = field(default=None, repr=False)
+    # of its arrays: what one would write with NumPy instead
+    expression: Callable | None = field(default=None, repr=False)
 
     @property
     def needs(self):

@@ -59,3 +59,22 @@ WORKLOADS = [
     *activated(2, "yolo-3x3s2-64to128@80", "silu", 1, 64, 128, (80, 80), (3, 3), stride=2, padding=1),
     *activated(1, "whisper-k3-80to384@3000", "gelu", 1, 80, 384, (3000,), (3,), padding=1),
 ]
+
+# the other layers of ResNet-50 (batch, channels in and out, side, kernel, stride), and one whose operands take 800 MB
+LAYERS = [
+    (4, 128, 128, 28, 3, 1), (4, 256, 256, 14, 3, 1), (4, 256, 256, 28, 3, 2), (4, 512, 512, 14, 3, 2), (4, 64, 64, 56, 1, 1),
+    (4, 256, 64, 56, 1, 1), (4, 512, 128, 28, 1, 1), (4, 128, 512, 28, 1, 1), (4, 256, 1024, 14, 1, 1), (4, 2048, 512, 7, 1, 1),
+    (4, 512, 2048, 7, 1, 1), (4, 256, 512, 56, 1, 2),
+]  # fmt: skip
+
+
+def layer_of_resnet50(batch, cin, cout, side, k, stride):
+    kernel = f"{k}x{k}" + (f"s{stride}" if stride > 1 else "")
+    label = f"resnet50-{kernel}-{cin}" + (f"to{cout}" if cout != cin else "") + f"@{side}"
+    return conv(2, label, batch, cin, cout, (side, side), (k, k), stride=stride, padding=k // 2)
+
+
+MORE = [
+    *(w for each in LAYERS for w in layer_of_resnet50(*each)),
+    *conv(2, "vgg-3x3-64@224", 8, 64, 64, (224, 224), (3, 3), padding=1),
+]

@@ -41,3 +41,11 @@ WORKLOADS = [
     *operation("linear_activation", "linear_activation", "wide-4096x128x512-relu", activated(4096, 128, 512, "relu")),
     *operation("embedding", "embedding", "tokens-4096of32000x256", lookup(32000, 256, 4096)),
 ]
+
+MORE = [
+    *(w for n in (32, 64, 128, 256, 1024) for w in operation("matmul", "matmul", f"{n}", square(n), dtype="float64", gradients=())),
+    *operation("matmul", "matmul", "96", square(96), gradients=()),
+    *operation("matmul", "matmul", "128", square(128), gradients=()),
+    *operation("matmul", "matmul", "batch64-64", product((64, 64, 64), (64, 64, 64)), gradients=()),
+    *operation("matmul", "matmul", "flat-32x1024x1024", product((32, 1024), (1024, 1024)), gradients=()),
+]
