@@ -9,7 +9,7 @@ import math
 import cpuops
 
 from . import report
-from .workloads import WORKLOADS
+from .workloads.large import LARGE
 
 __all__ = ["largest_to_mean", "table"]
 
@@ -17,7 +17,6 @@ THREADS = (1, 2, 4, 8, 16, 32, 64, 128)
 TARGET_THREADS, TARGET = 64, 1.05
 # convolutions tell the tasks of their parts only when they are asked: kernel -> the gradient, as conv_explain calls it
 CONVOLUTIONS = {"conv.conv_forward": "", "conv.conv_x_backward": "x", "conv.conv_weight_backward": "weight"}
-LARGE_NS = 4e6  # workloads whose estimated cost on one thread is above this are worth 64 threads
 
 
 class Cutting(cpuops.ThreadedCpuBackend):
@@ -43,37 +42,30 @@ def largest_to_mean(tasks, threads):
     return math.ceil(tasks / threads) * threads / tasks if tasks else 1.0
 
 
-def of_workload(workload, threads):
-    """(largest-to-mean share, estimated ns), over all kernel calls of a workload by their cost; None when one does not tell."""
+def of_workload(workload, job, threads):
+    """Largest-to-mean share over all kernel calls of a workload, by their estimated cost, and the kernels that do not tell."""
     backend = Cutting(threads)
-    job = workload.job(cpuops.CpuBackend())
     workload.call(job, backend)()
     cost = sum(ns for _, ns, _ in backend.calls)
     silent = [name for name, _, tasks in backend.calls if tasks is None]
-    if silent or not backend.calls or not cost:
-        return None, cost, silent
-    return sum(ns * largest_to_mean(tasks, threads) for _, ns, tasks in backend.calls) / cost, cost, []
+    return sum(ns * largest_to_mean(tasks or 1, threads) for _, ns, tasks in backend.calls) / cost, silent
 
 
 def table(pattern):
     """The largest-to-mean share of the large workloads for 1 to 128 threads, and which are above the target at 64."""
     rows, above, silent = [], [], set()
-    for workload in WORKLOADS.values():
-        if not pattern.search(workload.family) or workload.into or workload.family in ("step", "training"):
+    for workload in LARGE:
+        if not pattern.search(workload.name) or not all(hasattr(cpuops.CpuBackend, m) for m in workload.needs):
             continue
-        if not all(hasattr(cpuops.CpuBackend, m) for m in workload.needs):
-            continue
+        job = workload.job(cpuops.CpuBackend())
         shares = []
         for threads in THREADS:
-            share, cost, mute = of_workload(workload, threads)
-            silent.update(mute)
-            if share is None or cost < LARGE_NS:
-                break
+            share, mute = of_workload(workload, job, threads)
             shares.append(share)
-        if len(shares) == len(THREADS):
-            rows.append((workload.name, *(f"{s:.2f}" for s in shares)))
-            if shares[THREADS.index(TARGET_THREADS)] > TARGET:
-                above.append(workload.name)
+            silent.update(mute)
+        rows.append((workload.name, *(f"{s:.2f}" for s in shares)))
+        if shares[THREADS.index(TARGET_THREADS)] > TARGET:
+            above.append(workload.name)
     text = "largest share of work over the mean\n" + report.table(("workload", *(f"{t}" for t in THREADS)), rows)
     text += f"\nabove {TARGET} at {TARGET_THREADS} threads: {', '.join(above) or 'none'}"
     if silent:

@@ -1,5 +1,7 @@
-# Block ranges: the only partition arithmetic. Work is cut by shape, never by thread count, so that partial results and
-# their order are the same on one thread and on many.
+# Block ranges: the only partition arithmetic; see blocks.h.
+
+cdef extern from "blocks.h" nogil:
+    Py_ssize_t even_size(Py_ssize_t n, Py_ssize_t most, Py_ssize_t threads) noexcept
 
 # blocks of `size` that cover n
 cdef inline Py_ssize_t block_count(Py_ssize_t n, Py_ssize_t size) noexcept nogil:

@@ -19,6 +19,7 @@
  */
 #ifndef CPUOPS_CONV_WINOGRAD_H
 #define CPUOPS_CONV_WINOGRAD_H
+#include "blocks.h"
 #include "conv_finish.h"
 #include "gemm.h"
 #include "transpose.h"
@@ -125,6 +126,7 @@ INLINE void conv_plan_winograd(const conv_call *call, ptrdiff_t threads, conv_wi
         d->block = conv_min(conv_max(d->block / GEMM_MR, 1) * GEMM_MR, CONV_WINOGRAD_TILES);
         if (threads > 1)
             d->block = conv_max(GEMM_MR, conv_min(d->block, tiles / (3 * threads)));
+        d->block = even_size(tiles, d->block, threads);
         d->units = conv_ceil(tiles, d->block);
         d->block = conv_ceil(tiles, d->units);
         d->tasks = conv_ceil(j->outputs, lanes);

@@ -9,6 +9,7 @@
  */
 #ifndef CPUOPS_ELEMENTWISE_H
 #define CPUOPS_ELEMENTWISE_H
+#include "blocks.h"
 #include "simd.h"
 #include "vmath.h"
 #include "wide.h"
@@ -89,7 +90,8 @@ FUNC PairRows pair_rows_cut(ptrdiff_t m, ptrdiff_t n)
     PairRows p = {m, n, (n + PAIR_TILE - 1) / PAIR_TILE, 1, m};
     ptrdiff_t rows = PAIR_CELLS / n + 1;
     if (2 * n <= PAIR_SUMS) {
-        p.share = m / (PAIR_SUMS / n) + 1;
+        ptrdiff_t most = power_of_two(PAIR_SUMS / n);
+        p.share = (m + most - 1) / most;
         p.share = ((p.share > rows ? p.share : rows) + 3) / 4 * 4;
         p.parts = (m + p.share - 1) / p.share;
     }

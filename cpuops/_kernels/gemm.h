@@ -35,6 +35,7 @@
  */
 #ifndef CPUOPS_GEMM_H
 #define CPUOPS_GEMM_H
+#include "blocks.h"
 #include "simd.h"
 #include "transpose.h"
 

@@ -130,6 +130,12 @@ INLINE ptrdiff_t FN(gemm_private)(const FN(gemm_job) *w) { return w->share_a ? w
 INLINE ptrdiff_t FN(gemm_shared_stride)(const FN(gemm_job) *w) { return w->share_a ? w->stride_a : w->stride_b; }
 INLINE ptrdiff_t FN(gemm_private_stride)(const FN(gemm_job) *w) { return w->share_a ? w->stride_b : w->stride_a; }
 
+/* the tasks of a block: groups of a band, times parts of the block */
+INLINE ptrdiff_t FN(gemm_cut)(const FN(gemm_job) *w)
+{
+    return FN(gemm_max)(1, FN(gemm_ceil)(w->band, w->group) * FN(gemm_ceil)(w->block, w->split));
+}
+
 /* nothing decided here changes a bit of the result */
 FUNC void FN(gemm_plan)(FN(gemm_job) *w, int num_threads)
 {
@@ -162,7 +168,8 @@ FUNC void FN(gemm_plan)(FN(gemm_job) *w, int num_threads)
     w->slabs = !w->share_a && !w->direct_b && w->pack_b == FN(gemm_plain) && !b->table && b->rs == 1;
     const ptrdiff_t size = sizeof(real), shared = FN(gemm_shared)(w), own = FN(gemm_private)(w);
     const ptrdiff_t shared_stride = FN(gemm_shared_stride)(w), own_stride = FN(gemm_private_stride)(w);
-    w->block = FN(gemm_min)(shared, FN(gemm_max)(1, GEMM_SHARED_BYTES / (shared_stride * size)));
+    w->block = FN(gemm_max)(1, GEMM_SHARED_BYTES / (shared_stride * size));
+    w->block = FN(gemm_max)(1, FN(gemm_ceil)(shared, FN(gemm_max)(1, FN(gemm_ceil)(shared, w->block)))); /* blocks of one size */
     /* several tasks a thread, for balance */
     w->group = FN(gemm_max)(1, FN(gemm_min)(own / FN(gemm_max)(16, 4 * threads), 8));
     ptrdiff_t groups = FN(gemm_ceil)(own, w->group);
@@ -175,15 +182,27 @@ FUNC void FN(gemm_plan)(FN(gemm_job) *w, int num_threads)
         w->scratch_bytes = (size_t)(w->wave * tiles * GEMM_TILE + threads * (w->panels_a * w->stride_a + w->stride_b)) * sizeof(real);
         return;
     }
-    int direct = w->share_a ? w->direct_b : w->direct_a;
-    w->keep = !direct && shared > w->block && groups >= 2 * threads;
+    /* packed panels of the private operand are kept from block to block, a band of them at a time, where that can be shared
+     * evenly; else parts of the shared block even the shares out, and panels are packed once a part */
     w->split = w->block;
+    w->keep = !(w->share_a ? w->direct_b : w->direct_a) && shared > w->block;
     w->band = own;
     if (w->keep)
-        w->band = FN(gemm_min)(own, FN(gemm_max)(1, GEMM_KEPT_BYTES / (own_stride * size) / w->group) * w->group);
-    else if (groups < 2 * threads) /* more threads than groups: split the shared block too, and pack the groups more than once */
-        w->split = FN(gemm_ceil)(w->block, FN(gemm_min)(w->block, FN(gemm_ceil)(2 * threads, FN(gemm_max)(1, groups))));
-    w->slots = FN(gemm_max)(1, FN(gemm_min)(threads, groups * FN(gemm_ceil)(w->block, FN(gemm_max)(1, w->split))));
+        w->band = FN(gemm_ceil)(own, FN(gemm_ceil)(own, FN(gemm_max)(1, GEMM_KEPT_BYTES / (own_stride * size))));
+    while (w->group > 1 && uneven(FN(gemm_cut)(w), threads))
+        w->group--;
+    if (w->keep && (FN(gemm_cut)(w) < 2 * threads || uneven(FN(gemm_cut)(w), threads))) {
+        w->keep = 0;
+        w->band = own;
+    }
+    if (!w->keep) {
+        w->split = FN(gemm_ceil)(w->block, FN(gemm_min)(w->block, FN(gemm_ceil)(2 * threads, FN(gemm_cut)(w))));
+        const ptrdiff_t fewest = w->split;
+        while (w->split > 2 && uneven(FN(gemm_cut)(w), threads))
+            w->split--;
+        w->split = uneven(FN(gemm_cut)(w), threads) ? fewest : w->split;
+    }
+    w->slots = FN(gemm_min)(threads, FN(gemm_cut)(w));
     w->scratch_bytes = (size_t)(w->block * shared_stride + (w->keep ? w->band : w->slots) * own_stride) * sizeof(real);
 }
 

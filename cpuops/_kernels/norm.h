@@ -18,6 +18,7 @@
  */
 #ifndef CPUOPS_NORM_H
 #define CPUOPS_NORM_H
+#include "blocks.h"
 #include "simd.h"
 #include "wide.h"
 
@@ -29,7 +30,7 @@ enum {
     MANY_ROWS = 8,         /* a batch over which the spreading of more and of longer runs pays: by a fifth for 7x7 maps */
     MANY_SPREAD = 32768,
     MANY_RUN = 64,
-    MOST_PARTS = 32,       /* blocks whose sums are joined, for channels that are cut, and for parameter gradients */
+    MOST_PARTS = 128,      /* blocks whose sums are joined, for channels that are cut, and for parameter gradients */
     PARTIAL_SUMS = 131072, /* doubles of partial sums: 1 MB */
     LONG_ROW = 8192,       /* cells of a row beyond which parameter gradients get a pass of their own, by columns */
     COLUMNS = 512          /* columns a unit of that pass, or of a batch of short runs */
@@ -48,6 +49,7 @@ typedef struct {
     /* the cut, by shape only */
     ptrdiff_t parts, part;            /* blocks of the batch, or of a channel's cells, and their size */
     ptrdiff_t together;               /* channels of a unit, where they have few cells */
+    ptrdiff_t threads;
     ptrdiff_t units, next;            /* units of the present stage; the first that no worker has taken */
     int stage, columnwise, cut;
     double *memory;                   /* statistics and partial sums, shared */

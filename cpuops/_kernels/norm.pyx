@@ -26,7 +26,7 @@ cdef extern from "norm.h" nogil:
         Py_ssize_t batch, groups, channels, run
         double epsilon
         int centre, train
-        Py_ssize_t units, next
+        Py_ssize_t threads, units, next
         int stage
         double *memory
         size_t bytes
@@ -61,6 +61,7 @@ cdef Py_ssize_t run(norm_plan *p, norm_cut cut, norm_stage stage, norm_work work
     cut(p)
     cdef Block memory = scratch(p.bytes)
     cdef Py_ssize_t _worker, workers, units = 0
+    p.threads = num_threads
     p.memory = <double *> memory.ptr
     with nogil:
         while stage(p):

@@ -28,7 +28,7 @@ static FN(columns) FN(columns_of)(const norm_plan *p)
 static void FN(columns_cut)(norm_plan *p)
 {
     ptrdiff_t n = p->channels * p->run;
-    cut_parts(p, p->batch, BLOCK_CELLS / larger(smaller(n, COLUMNS), 1), smaller(MOST_PARTS, PARTIAL_SUMS / larger(2 * n, 1)));
+    cut_parts(p, p->batch, BLOCK_CELLS / larger(smaller(n, COLUMNS), 1), power_of_two(smaller(MOST_PARTS, PARTIAL_SUMS / larger(2 * n, 1))));
     p->bytes = sizeof(double) * (size_t)(2 * p->parts * n + 6 * p->channels) + 6 * sizeof(real) * (size_t)n;
 }
 

@@ -115,7 +115,7 @@ static int FN(rows_forward_stage)(norm_plan *p)
         return 0;
     if (FN(spreads)(p))
         FN(spread_parameters)(p, (real *)p->memory);
-    cut_parts(p, rows, BLOCK_CELLS / n, rows);
+    cut_parts(p, rows, even_size(rows, BLOCK_CELLS / n, p->threads), rows);
     p->units = p->parts;
     return 1;
 }
@@ -166,7 +166,7 @@ static void FN(rows_backward_cut)(norm_plan *p)
         cells = 2 * all;
     }
     p->columnwise = p->run == 1 && p->gamma && n > LONG_ROW;
-    ptrdiff_t step = all + LANES_f32, most = p->columnwise ? p->batch : smaller(MOST_PARTS, PARTIAL_SUMS / (2 * step));
+    ptrdiff_t step = all + LANES_f32, most = p->columnwise ? p->batch : power_of_two(smaller(MOST_PARTS, PARTIAL_SUMS / (2 * step)));
     cut_parts(p, p->batch, BLOCK_CELLS / larger(p->groups * n, 1), most);
     p->part = (p->part + 3) / 4 * 4; /* rows are differentiated four at a time */
     p->parts = larger(1, blocks_for(p->batch, p->part));

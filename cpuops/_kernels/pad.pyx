@@ -5,7 +5,7 @@ axes: a tuple (in, out, before, mode) for each axis; inner: reals a cell. Parall
 cimport numpy as cnp
 from cython.parallel cimport prange
 
-from cpuops._kernels.blocks cimport block_count, block_end, block_start
+from cpuops._kernels.blocks cimport block_count, block_end, block_start, even_size
 from cpuops._kernels.types cimport data, real
 from cpuops._memory cimport Block, scratch
 
@@ -24,13 +24,14 @@ cdef extern from "pad.h" nogil:
     pad_work pad_cells_f32, pad_cells_f64, pad_gather_f32, pad_gather_f64
 
 
-cdef void run_block(pad_work work, const pad_plan *p, Py_ssize_t b, Py_ssize_t cells) noexcept nogil:
-    work(p, block_start(b, PAD_BLOCK), block_end(b, PAD_BLOCK, cells))
+cdef void run_block(pad_work work, const pad_plan *p, Py_ssize_t b, Py_ssize_t size, Py_ssize_t cells) noexcept nogil:
+    work(p, block_start(b, size), block_end(b, size, cells))
 
 
 cdef Py_ssize_t run(pad_work work, cnp.ndarray source, cnp.ndarray to, tuple axes, Py_ssize_t inner, double value,
                     int num_threads) except -1:
-    cdef Py_ssize_t n = len(axes), i, b, cells = cnp.PyArray_SIZE(to), blocks = block_count(cells, PAD_BLOCK)
+    cdef Py_ssize_t n = len(axes), i, b, cells = cnp.PyArray_SIZE(to)
+    cdef Py_ssize_t size = even_size(cells, PAD_BLOCK, num_threads), blocks = block_count(cells, size)
     cdef Block memory = scratch(n * sizeof(pad_axis))
     cdef pad_axis *a = <pad_axis *> memory.ptr
     cdef pad_plan p
@@ -40,10 +41,10 @@ cdef Py_ssize_t run(pad_work work, cnp.ndarray source, cnp.ndarray to, tuple axe
     with nogil:
         if num_threads <= 1:
             for b in range(blocks):
-                run_block(work, &p, b, cells)
+                run_block(work, &p, b, size, cells)
         else:
             for b in prange(blocks, schedule='dynamic', num_threads=num_threads):
-                run_block(work, &p, b, cells)
+                run_block(work, &p, b, size, cells)
     return blocks
 
 

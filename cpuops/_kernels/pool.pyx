@@ -8,6 +8,7 @@ cell is written by one thread.
 cimport numpy as cnp
 from cython.parallel cimport prange
 
+from cpuops._kernels.blocks cimport even_size
 from cpuops._kernels.types cimport data, real
 from cpuops._memory cimport Block, scratch
 
@@ -25,7 +26,7 @@ cdef extern from "pool.h" nogil:
         Py_ssize_t planes, channels, lanes
         int include_pad
         double divisor
-        Py_ssize_t next
+        Py_ssize_t units, block, next
         size_t bytes
     enum: SIMD_BYTES
     ctypedef void (*pool_work)(const pool_plan *p, Py_ssize_t lo, Py_ssize_t hi, void *memory) noexcept
@@ -64,6 +65,7 @@ cdef pool_plan plan_of(tuple geometry, cnp.ndarray x, cnp.ndarray g, cnp.ndarray
 cdef Py_ssize_t run(pool_plan *p, pool_work work, int num_threads) except -1:
     """`work` on every block, by as many workers as there are threads or blocks, each with scratch of its own; the number of
     blocks."""
+    p.block = even_size(p.units, p.block, num_threads)
     cdef Py_ssize_t blocks = blocks_of(p)
     cdef int slot, slots = num_threads if num_threads < blocks else <int> blocks
     cdef Block memory = scratch(p.bytes * (slots if slots > 1 else 1))
