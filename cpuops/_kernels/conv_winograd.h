@@ -11,8 +11,8 @@
  * Lanes are channels in the transform of the cells and outputs in those of weights and products; other layouts are transposed on
  * the way in and out. Bounds on scratch decide what is held:
  *   weights shared   transformed weights of all outputs; a unit is a block of tiles
- *   tiles shared     transformed cells of a block of tiles; a unit is a chunk of outputs and transforms their weights, of one
- *                    chunk of the channels after the other
+ *   tiles shared     transformed cells of a block of tiles; a unit is a chunk of outputs, for all tiles of the block or a part of
+ *                    them, and transforms their weights, of one chunk of the channels after the other
  * An element's sum is in the order of the channels, in chunks (CONV_WINOGRAD_DEPTH), whatever is shared and whoever computes it.
  * Cells over padding are 0, and every output of a tile mixes all its products: an output that is not finite, be it for a NaN in
  * an operand or for an overflow on the way, sends the whole call to another path (`poisoned`).
@@ -32,6 +32,7 @@
 #define CONV_WINOGRAD_WEIGHT_BYTES 1200000 /* weights of a chunk of outputs: these too */
 #endif
 #define CONV_WINOGRAD_TILES 128            /* at most in a block */
+#define CONV_WINOGRAD_PART 8               /* at least in a part of one */
 #define CONV_WINOGRAD_DEPTH 128            /* channels of a sum that are added without a pause */
 #define CONV_WINOGRAD_RUN 7                /* tiles side by side that are transformed together: 30 cells a row */
 #define CONV_WINOGRAD_LEAST 32             /* channels and outputs from which the transforms pay */
@@ -55,7 +56,7 @@ typedef struct {
     ptrdiff_t depth;            /* channels of transformed weights that are held at a time: all, or a chunk of the sum */
     ptrdiff_t plane_w;          /* of the weights, [n2][panels][depth][panel] */
     ptrdiff_t plane_out;        /* of the products, [n2][tiles][chunk] */
-    ptrdiff_t first;            /* tiles shared: the first of the block */
+    ptrdiff_t first, parts;     /* tiles shared: the first of the block, and the parts of it */
     ptrdiff_t tasks;            /* that fill what is shared */
     ptrdiff_t units, next, workers;
     size_t scratch_bytes, shared_bytes, worker_bytes, own_bytes; /* own: of a worker's cells or weights, the products follow */
@@ -118,6 +119,7 @@ INLINE void conv_plan_winograd(const conv_call *call, ptrdiff_t threads, conv_wi
         d->tiles.row += 64 / size;
     const ptrdiff_t outputs = conv_ceil(j->outputs, wide) * wide, a_tile = n2 * d->tiles.row * size;
     d->panel = wide;
+    d->parts = 1;
     d->share_weights = conv_winograd_plane(j->channels * outputs, size) * n2 * size <= CONV_WINOGRAD_SHARED_BYTES;
     if (d->share_weights) {
         d->depth = j->channels;
@@ -135,7 +137,12 @@ INLINE void conv_plan_winograd(const conv_call *call, ptrdiff_t threads, conv_wi
         d->chunk = conv_max(1, conv_min(4, CONV_WINOGRAD_WEIGHT_BYTES / (n2 * d->depth * wide * size))) * wide;
         d->block = conv_max(1, conv_min(CONV_WINOGRAD_TILES, CONV_WINOGRAD_SHARED_BYTES / a_tile));
         d->block = conv_ceil(tiles, conv_ceil(tiles, d->block));
+        if (threads > 1)
+            d->chunk = conv_max(1, conv_min(d->chunk / wide, conv_ceil(outputs / wide, threads))) * wide;
         d->units = conv_ceil(j->outputs, d->chunk);
+        if (uneven(d->units, threads)) /* several units transform the same weights, for some of the tiles each */
+            d->parts = conv_max(1, conv_min(conv_ceil(threads, d->units), d->block / CONV_WINOGRAD_PART));
+        d->units *= d->parts;
         d->tasks = conv_ceil(j->channels, lanes);
     }
     d->tiles.plane = conv_winograd_plane(d->block * d->tiles.row, size);

@@ -395,11 +395,13 @@ FUNC void FN(conv_winograd_worker)(conv_winograd *d, ptrdiff_t i)
         const ptrdiff_t unit = __atomic_fetch_add(&d->next, 1, __ATOMIC_RELAXED);
         if (unit >= d->units || __atomic_load_n(&d->poisoned, __ATOMIC_RELAXED))
             return;
-        const ptrdiff_t first = d->share_weights ? unit * d->block : d->first, count = conv_min(d->block, d->tiles.count - first);
+        const ptrdiff_t part = unit % d->parts, block = d->share_weights ? unit * d->block : d->first;
+        const ptrdiff_t all = conv_min(d->block, d->tiles.count - block), at = conv_part(all, d->parts, part);
+        const ptrdiff_t first = block + at, count = conv_part(all, d->parts, part + 1) - at;
         if (d->share_weights)
             for (ptrdiff_t c0 = 0; c0 < channels; c0 += LANES)
                 FN(winograd_some_cells)(d, first, count, c0, own);
-        const ptrdiff_t begin = d->share_weights ? 0 : unit * d->chunk, end = d->share_weights ? outputs : begin + d->chunk;
+        const ptrdiff_t begin = d->share_weights ? 0 : unit / d->parts * d->chunk, end = d->share_weights ? outputs : begin + d->chunk;
         for (ptrdiff_t m0 = begin; m0 < conv_min(end, outputs); m0 += d->chunk) {
             const ptrdiff_t nm = conv_min(d->chunk, outputs - m0);
             for (ptrdiff_t c0 = 0; c0 < channels; c0 += kc) {
@@ -408,7 +410,7 @@ FUNC void FN(conv_winograd_worker)(conv_winograd *d, ptrdiff_t i)
                     FN(winograd_multiply)(d, own, shared + m0 * d->depth + c0 * d->panel, count, nm, c0, nk, products);
                 } else {
                     FN(winograd_some_weights)(d, m0, nm, c0, c0 + nk, own);
-                    FN(winograd_multiply)(d, shared, own, count, nm, c0, nk, products);
+                    FN(winograd_multiply)(d, shared + at * d->tiles.row, own, count, nm, c0, nk, products);
                 }
             }
             FN(winograd_some_outputs)(d, first, count, m0, nm, products);
