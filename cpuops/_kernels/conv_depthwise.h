@@ -7,7 +7,7 @@
 #define CONV_DEPTHWISE_TAPS 128  /* their list is on the stack */
 #define CONV_DEPTHWISE_COLUMNS 5 /* of taps whose weight gradients are summed together */
 #define CONV_DEPTHWISE_BYTES 8192 /* of weights that a row is computed with at a time */
-#define CONV_DEPTHWISE_PIECES 32 /* of the sum of a weight gradient */
+#define CONV_DEPTHWISE_PIECES 64 /* of the sum of a weight gradient */
 
 typedef struct {
     conv_call call;

@@ -17,7 +17,7 @@
 #define CONV_PLANES_REACH 5        /* taps along an axis, at most */
 #define CONV_PLANES_UNIT 32768     /* outputs of a unit, about */
 #define CONV_PLANES_RUN 4096       /* positions that a weight gradient sums in the operands' type, about */
-#define CONV_PLANES_PIECES 32      /* of the sums of all weight gradients */
+#define CONV_PLANES_PIECES 512     /* of the sums of all weight gradients */
 #define CONV_PLANES_WIDEST 1048576 /* bytes of a row */
 #if SIMD_AVX512 || SIMD_AVX2
 #define CONV_PLANES_MASKS 1

@@ -4,7 +4,7 @@
 #include "conv_band.h"
 #include "gemm.h"
 
-#define CONV_PIECES 32          /* parts of a sum, so that threads have work; they are added in order */
+#define CONV_PIECES 64          /* parts of a sum, so that threads have work; they are added in order */
 #define CONV_PARTIAL_BYTES 4194304 /* of all parts together, at most */
 
 /* ---- lanes: positions in lanes ----
@@ -88,7 +88,8 @@ INLINE void conv_lanes_scratch(conv_lanes *d, void *scratch)
 #define CONV_OUTER_ROWS(nv) ((nv) > 1 ? GEMM_MR : 8)
 #endif
 #define CONV_OUTER_BLOCK 32768 /* bytes of the gradient that stay in the first-level cache */
-#define CONV_OUTER_SPLIT 256   /* terms at least of a unit, so that transposing the gradient costs little */
+#define CONV_OUTER_TERMS 256   /* terms of a unit, so that transposing the gradient costs little */
+#define CONV_OUTER_SPLIT 128   /* at least, if there are more threads than units */
 #define CONV_SUM_TERMS 32      /* terms whose pieces are added, and then transposed, at a time */
 
 typedef struct {
@@ -118,6 +119,13 @@ INLINE ptrdiff_t conv_outer_sums(const conv_outer *d)
     return d->call.job->groups * d->panels * conv_ceil(conv_terms(d->call.job), CONV_SUM_TERMS);
 }
 
+/* at most n units of a group, with equal numbers of channels; no bit depends on them */
+INLINE ptrdiff_t conv_outer_splits(const conv_job *j, ptrdiff_t n)
+{
+    n = conv_max(1, conv_min(conv_terms(j) / CONV_OUTER_SPLIT, n));
+    return conv_ceil(j->channels, conv_ceil(j->channels, n));
+}
+
 INLINE void conv_plan_outer(const conv_call *call, ptrdiff_t threads, conv_outer *d)
 {
     const conv_job *j = call->job;
@@ -133,8 +141,9 @@ INLINE void conv_plan_outer(const conv_call *call, ptrdiff_t threads, conv_outer
     d->regions = j->batch * conv_regions(j, &d->band);
     d->pieces = conv_min(conv_ceil(CONV_PIECES, j->groups), CONV_PARTIAL_BYTES / (conv_outer_set(d) * size));
     d->pieces = conv_max(1, conv_min(d->pieces, d->regions));
-    d->splits = conv_max(1, conv_min(conv_terms(j) / CONV_OUTER_SPLIT, CONV_PIECES / 2 / (j->groups * d->pieces)));
-    d->splits = conv_ceil(j->channels, conv_ceil(j->channels, d->splits));
+    d->splits = conv_outer_splits(j, conv_min(conv_terms(j) / CONV_OUTER_TERMS, CONV_PIECES / 4 / (j->groups * d->pieces)));
+    while (uneven(j->groups * d->pieces * d->splits, threads) && conv_outer_splits(j, d->splits + 1) > d->splits)
+        d->splits = conv_outer_splits(j, d->splits + 1);
     d->units = d->pieces * j->groups * d->splits;
     d->workers = conv_min(threads, d->units);
     d->next = 0, d->poisoned = 0;

@@ -118,7 +118,7 @@ FUNC void FN(gemm_plain)(const void *ctx, ptrdiff_t i0, ptrdiff_t ni, ptrdiff_t 
  * Rapids, 2 MB L2, whose L3 is slow) */
 #define GEMM_SHARED_BYTES 750000
 #define GEMM_KEPT_BYTES 3000000    /* packed panels of the private operand, from where they stream once a block */
-#define GEMM_PARTIAL_BYTES 3000000 /* partial sums of a deep job */
+#define GEMM_PARTIAL_BYTES 3000000 /* partial sums of a deep job, for eight threads */
 #define GEMM_DEEP_BYTES 500000     /* deep: packed A of one chunk, a worker */
 
 INLINE ptrdiff_t FN(gemm_ceil)(ptrdiff_t a, ptrdiff_t b) { return (a + b - 1) / b; }
@@ -175,7 +175,9 @@ FUNC void FN(gemm_plan)(FN(gemm_job) *w, int num_threads)
     ptrdiff_t groups = FN(gemm_ceil)(own, w->group);
     /* too few cells to occupy the threads, but a long sum */
     ptrdiff_t tiles = w->panels_a <= 1000 && w->panels_b <= 1000 ? w->panels_a * w->panels_b : 1000000;
-    w->wave = FN(gemm_min)(w->chunks, GEMM_PARTIAL_BYTES / (GEMM_TILE * size) / FN(gemm_max)(1, tiles));
+    w->wave = FN(gemm_min)(w->chunks, FN(gemm_max)(1, threads / 8) * GEMM_PARTIAL_BYTES / (GEMM_TILE * size) / FN(gemm_max)(1, tiles));
+    if (uneven(w->wave, threads) && w->wave > threads)
+        w->wave -= w->wave % threads;
     w->deep = threads > 1 && groups < 2 * threads && w->wave >= 2 * threads && w->panels_a * w->stride_a * size <= GEMM_DEEP_BYTES;
     if (w->deep) {
         w->slots = threads;
