@@ -18,7 +18,7 @@ from bench import __main__, compare, control, demands, instructions, limits, ref
 from bench.engine import ENGINES, PEERS
 from bench.errors import BenchError
 from bench.operations import METHODS, ROWS, Oracle, parts
-from bench.workloads import BY_NAME, FAMILIES, MORE, WORKLOADS, Cost, chosen, step, training
+from bench.workloads import BY_NAME, FAMILIES, MORE, WORKLOADS, Cost, chosen, large, step, training
 from cpuops import _kernels
 
 # ---------------------------------------------------------------- statistics
@@ -364,6 +364,16 @@ def test_shares():
     assert shares.largest_to_mean(100, 8) == 13 * 8 / 100
     assert shares.largest_to_mean(3, 8) == 8 / 3
     assert shares.largest_to_mean(0, 8) == 1
+
+
+LARGE = "matmul/2048 linear_weight_backward/ pad/ avg_pool2d/ layer_norm_backward/ conv2d/resnet50-3x3-512@7".split()
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_shares_of_large_work_are_even(name):
+    workload = next(w for w in large.LARGE if w.name.startswith(name))
+    share, silent = shares.of_workload(workload, workload.job(cpuops.CpuBackend()), shares.TARGET_THREADS)
+    assert 1 <= share <= shares.TARGET and not silent
 
 
 def test_instruction_counts(capsys):
