@@ -5,11 +5,22 @@
 #define SHORT_BLOCK (65536 / (ptrdiff_t)sizeof(real)) /* packed B: a small part of the L2, beside the rows of C */
 #define SHORT_CELLS 16384 /* up to here C stays in the L1 and L2 whatever the order, and B goes through the stack */
 
+/* what tile number t fetches of the next item while it is computed, a line every step of its K: B's part, then A's */
+INLINE const real *FN(short_ahead)(const FN(product) *p, ptrdiff_t t)
+{
+    const ptrdiff_t at = t * (64 / (ptrdiff_t)sizeof(real)); /* columns of B, then rows of A, before the part */
+    if (at < p->n)
+        return p->next_b ? p->next_b + at * p->k : NULL;
+    return p->next_a && at - p->n < p->m ? p->next_a + (at - p->n) * p->k : NULL;
+}
+
 INLINE void FN(short_tiles)(const FN(product) *p, ptrdiff_t i0, ptrdiff_t i1, ptrdiff_t high, ptrdiff_t j, ptrdiff_t nj, const real *b, ptrdiff_t bks)
 {
+    const ptrdiff_t across = j / GEMM_NR * FN(gemm_ceil)(p->m, high);
     for (ptrdiff_t i = i0; i < i1; i += high)
-        FN(gemm_piece)(FN(gemm_min)(high, i1 - i), nj, p->k, p->a.p + i * p->a.rs, p->a.rs, p->a.ks, b, bks,
-                       p->c + i * p->crs + j, p->crs, 0, NULL, p->bias ? p->bias + j : NULL);
+        FN(gemm_piece_ahead)(FN(gemm_min)(high, i1 - i), nj, p->k, p->a.p + i * p->a.rs, p->a.rs, p->a.ks, b, bks,
+                             p->c + i * p->crs + j, p->crs, 0, NULL, p->bias ? p->bias + j : NULL,
+                             FN(short_ahead)(p, across + i / high), 64 / (ptrdiff_t)sizeof(real));
 }
 
 FUNC void FN(product_short)(const FN(product) *p, ptrdiff_t task, ptrdiff_t slot)

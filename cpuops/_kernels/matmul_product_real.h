@@ -10,6 +10,7 @@ typedef struct {
     ptrdiff_t apart;
     int vector;         /* M or N is 1 by the shape of the whole call, not only of this item: the order of dot */
     ptrdiff_t brs, bcs; /* bias[i*brs + j*bcs] to C(i, j): one of them is 1, the other 0. NULL: none */
+    const real *next_a, *next_b; /* the next item's operands, where they are one piece of memory: short fetches them meanwhile */
     /* filled in by product_plan */
     size_t scratch_bytes;
     void *scratch;

@@ -209,25 +209,40 @@ FUNC void FN(batch_plan)(product_batch *t, FN(product) *p, int num_threads)
     }
 }
 
-INLINE FN(product) FN(batch_item)(const product_batch *t, const FN(product) *p, ptrdiff_t item)
+/* the operand's n rows (or columns) of k fill one piece of memory */
+INLINE int FN(product_solid)(const FN(gemm_matrix) *x, ptrdiff_t n, ptrdiff_t k)
 {
-    FN(product) q = *p;
-    q.c += item * p->m * p->n;
+    return (x->ks == 1 && x->rs == k) || (x->rs == 1 && x->ks == n);
+}
+
+/* q, a copy of p, becomes the product of an item */
+INLINE void FN(batch_item)(const product_batch *t, const FN(product) *p, ptrdiff_t item, FN(product) *q)
+{
+    q->c = p->c + item * p->m * p->n;
+    q->a.p = p->a.p;
+    q->b.p = p->b.p;
     for (int axis = t->axes - 1; axis >= 0; axis--) {
-        ptrdiff_t i = item % t->length[axis];
-        item /= t->length[axis];
-        q.a.p += i * (p->flipped ? t->step_b : t->step_a)[axis];
-        q.b.p += i * (p->flipped ? t->step_a : t->step_b)[axis];
+        const ptrdiff_t i = axis ? item % t->length[axis] : item; /* one axis, no division */
+        item = axis ? item / t->length[axis] : 0;
+        q->a.p += i * (p->flipped ? t->step_b : t->step_a)[axis];
+        q->b.p += i * (p->flipped ? t->step_a : t->step_b)[axis];
     }
-    return q;
 }
 
 INLINE void FN(batch_items)(const product_batch *t, const FN(product) *p, ptrdiff_t lo, ptrdiff_t hi, ptrdiff_t slot)
 {
+    const int solid_a = FN(product_solid)(&p->a, p->m, p->k), solid_b = FN(product_solid)(&p->b, p->n, p->k);
+    FN(product) q = *p, next = *p;
+    q.scratch = next.scratch = (char *)p->scratch + (size_t)slot * p->scratch_bytes;
+    FN(batch_item)(t, p, lo, &q);
     for (ptrdiff_t item = lo; item < hi; item++) {
-        FN(product) q = FN(batch_item)(t, p, item);
-        q.scratch = (char *)p->scratch + (size_t)slot * p->scratch_bytes;
+        const int more = item + 1 < hi;
+        if (more)
+            FN(batch_item)(t, p, item + 1, &next);
+        q.next_a = more && solid_a ? next.a.p : NULL;
+        q.next_b = more && solid_b ? next.b.p : NULL;
         FN(product_serial)(&q);
+        q.a.p = next.a.p, q.b.p = next.b.p, q.c = next.c;
     }
 }
 
@@ -235,7 +250,8 @@ INLINE void FN(batch_items)(const product_batch *t, const FN(product) *p, ptrdif
 FUNC void FN(batch_work)(product_batch *t, const FN(product) *p, ptrdiff_t phase, ptrdiff_t slot)
 {
     if (!t->block) {
-        FN(product) q = FN(batch_item)(t, p, phase / p->phases);
+        FN(product) q = *p;
+        FN(batch_item)(t, p, phase / p->phases, &q);
         FN(product_work)(&q, phase % p->phases, slot, &t->next);
         return;
     }
