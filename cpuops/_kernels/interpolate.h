@@ -54,7 +54,7 @@ typedef struct {
     ptrdiff_t band, bands;    /* rows of out at a time */
     ptrdiff_t block;          /* rows whose columns are made together */
     ptrdiff_t span, line;     /* most columns that a tile reads; cells of a scratch row of them */
-    ptrdiff_t ring, ring_line;
+    ptrdiff_t ring, ring_line; /* rows, a power of two as the block is: a division takes as long as a vector of a row */
     ptrdiff_t units, grab, next;
     size_t bytes_worker;
 } resample_plan;
@@ -148,7 +148,9 @@ static void plan_resample(resample_plan *p, ptrdiff_t lanes, size_t item)
                                     2 * (w->last - w->first) < w->out));
     p->block = p->turned ? lanes : 1;
     p->line = p->span * p->channels + SLACK;
-    p->ring = p->order == FIRST_W ? (pieces(p->h.reach, p->block) + 1) * p->block : 0;
+    p->ring = p->order == FIRST_W ? p->block : 0;
+    while (p->order == FIRST_W && p->ring < (pieces(p->h.reach, p->block) + 1) * p->block)
+        p->ring *= 2;
     p->ring_line = p->tile + SLACK;
     int few = p->planes * p->d.out * p->tiles < 16;
     p->band = most(p->order == FIRST_W && !few ? 64 : 16, (p->order == FIRST_W && !few ? BAND_CELLS_RING : BAND_CELLS) / p->tile);

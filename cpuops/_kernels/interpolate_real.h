@@ -7,7 +7,9 @@ typedef struct {
     real *block, *more, *turned, *ring, *result;
     FN(pattern) even, odd;
     pick_group *picks;
-    ptrdiff_t picked, picked_tile; /* groups of that tile */
+    ptrdiff_t tile, picked;        /* the tile whose columns and groups these are */
+    ptrdiff_t few;                 /* its outputs, where they are at most a vector of copied cells, */
+    inum cells[LANES];             /* and which cells */
 } FN(unit);
 
 /* row h of out, at the unit's first column */
@@ -79,7 +81,7 @@ FUNC void FN(unit_first_h)(const resample_plan *p, const FN(unit) *u)
 /* see that the columns of group g of rows of x are in the ring, in its own place */
 INLINE void FN(hold)(const resample_plan *p, const FN(unit) *u, ptrdiff_t g, ptrdiff_t *held, ptrdiff_t groups)
 {
-    ptrdiff_t slot = g % groups, first = g * p->block, line;
+    ptrdiff_t slot = g & (groups - 1), first = g * p->block, line;
     if (held[slot] == g)
         return;
     held[slot] = g;
@@ -94,12 +96,13 @@ FUNC void FN(unit_first_w)(const resample_plan *p, const FN(unit) *u)
 {
     enum { NOTHING = -1 };
     ptrdiff_t groups = p->ring / p->block, held[MOST_RING];
+    int shift = __builtin_ctzll((unsigned long long)p->block);
     for (ptrdiff_t g = 0; g < groups; g++)
         held[g] = NOTHING;
     for (ptrdiff_t h = u->h0; h < u->h1; h++) {
         FN(terms) t = FN(terms_of)(&p->h, h);
         for (ptrdiff_t k = 0; k < t.n; k++)
-            FN(hold)(p, u, t.index[k] / p->block, held, groups);
+            FN(hold)(p, u, t.index[k] >> shift, held, groups);
         for (ptrdiff_t channel = 0; channel < p->channels; channel++) {
             const real *ring = u->ring + channel * p->ring * p->ring_line;
             char *out = FN(row_of_out)(p, u, channel, h);
@@ -107,10 +110,8 @@ FUNC void FN(unit_first_w)(const resample_plan *p, const FN(unit) *u)
             const char *rows[RUN];
             for (ptrdiff_t k = 0; k < t.n || k == 0; k += RUN) {
                 ptrdiff_t m = least(RUN, t.n - k);
-                for (ptrdiff_t i = 0; i < m; i++) {
-                    ptrdiff_t row = t.index[k + i], slot = row / p->block % groups;
-                    rows[i] = (const char *)(ring + (slot * p->block + row % p->block) * p->ring_line);
-                }
+                for (ptrdiff_t i = 0; i < m; i++)
+                    rows[i] = (const char *)(ring + (t.index[k + i] & (p->ring - 1)) * p->ring_line);
                 FN(sum_rows)(rows, t.weight + k, m, to, u->o1 - u->o0, 0, k > 0);
             }
             if (p->bytes)
@@ -143,6 +144,34 @@ FUNC void FN(unit_long)(const resample_plan *p, FN(unit) *u)
             else
                 ((real *)out)[o - u->o0] = result;
         }
+    }
+}
+
+/* what rows of few outputs gather */
+static void FN(set_few)(const resample_axis *w, FN(unit) *u)
+{
+    ptrdiff_t n = u->o1 - u->o0;
+    u->few = w->start && n <= LANES && w->start[u->o1] - w->start[u->o0] == n && u->c1 - u->c0 <= INT32_MAX ? n : 0;
+    for (ptrdiff_t i = 0; i < LANES; i++)
+        u->cells[i] = i < u->few ? (inum)(w->index[w->start[u->o0] + i] - u->c0) : 0;
+}
+
+FUNC void FN(unit_pick_few)(const resample_plan *p, const FN(unit) *u)
+{
+    real *to = (real *)FN(row_of_out)(p, u, 0, u->h0);
+    const char *plane = u->source.x + (u->d.n ? FN(cell)(&u->d, 0) * u->source.area : 0), *before = NULL;
+    vec v = vzero();
+    for (ptrdiff_t h = u->h0; h < u->h1; h++, to += p->w.out) {
+        FN(terms) t = FN(terms_of)(&p->h, h);
+        if (t.n == 0 || u->d.n == 0) {
+            vstore_n(to, vzero(), u->few);
+            continue;
+        }
+        const char *from = plane + FN(cell)(&t, 0) * u->source.row;
+        if (from != before)
+            v = vgather((const real *)from, ivload(u->cells), mspan(0, u->few));
+        before = from;
+        vstore_n(to, v, u->few);
     }
 }
 
@@ -184,7 +213,7 @@ FUNC void FN(resample)(resample_plan *p, void *memory)
     FN(unit) u;
     u.picks = (pick_group *)memory;
     u.picked = 0;
-    u.picked_tile = -1;
+    u.tile = -1;
     u.block = (real *)memory;
     u.more = u.block + p->block * p->line;
     u.turned = u.more + p->line;
@@ -199,25 +228,30 @@ FUNC void FN(resample)(resample_plan *p, void *memory)
         if (n >= p->units)
             return;
         for (; n < end; n++) {
-            ptrdiff_t tile = n % p->tiles, band = n / p->tiles % p->bands, rest = n / p->tiles / p->bands;
-            u.od = rest % p->d.out;
-            u.plane = rest / p->d.out;
+            ptrdiff_t band = p->tiles == 1 ? n : n / p->tiles, tile = n - band * p->tiles, rest = p->bands == 1 ? band : band / p->bands;
+            band -= rest * p->bands;
+            u.plane = p->d.out == 1 ? rest : rest / p->d.out;
+            u.od = rest - u.plane * p->d.out;
             u.h0 = band * p->band;
             u.h1 = least(p->h.out, u.h0 + p->band);
             u.o0 = tile * p->tile;
             u.o1 = least(p->w.out, u.o0 + p->tile);
-            columns_of(&p->w, u.o0, u.o1, &u.c0, &u.c1);
             u.d = FN(terms_of)(&p->d, u.od);
-            if (p->order == PICK && p->bytes && tile != u.picked_tile) {
-                u.picked = pick_groups(&p->w, p->channels, u.c0, u.c1, u.o0, u.o1, u.picks);
-                u.picked_tile = tile;
+            if (tile != u.tile) {
+                columns_of(&p->w, u.o0, u.o1, &u.c0, &u.c1);
+                if (p->order == PICK && p->bytes)
+                    u.picked = pick_groups(&p->w, p->channels, u.c0, u.c1, u.o0, u.o1, u.picks);
+                u.few = 0;
+                if (p->order == PICK && !p->bytes)
+                    FN(set_few)(&p->w, &u);
+                u.tile = p->order == LONG ? -1 : tile; /* a long unit moves its columns */
             }
             u.source = FN(source_of)(p, u.plane, u.c0);
             switch (p->order) {
             case ROWS: FN(unit_rows)(p, &u); break;
             case FIRST_H: FN(unit_first_h)(p, &u); break;
             case FIRST_W: FN(unit_first_w)(p, &u); break;
-            case PICK: FN(unit_pick)(p, &u); break;
+            case PICK: u.few ? FN(unit_pick_few)(p, &u) : FN(unit_pick)(p, &u); break;
             default: FN(unit_long)(p, &u);
             }
         }
