@@ -233,7 +233,7 @@ INLINE void FN(batch_items)(const product_batch *t, const FN(product) *p, ptrdif
 {
     const int solid_a = FN(product_solid)(&p->a, p->m, p->k), solid_b = FN(product_solid)(&p->b, p->n, p->k);
     FN(product) q = *p, next = *p;
-    q.scratch = next.scratch = (char *)p->scratch + (size_t)slot * p->scratch_bytes;
+    q.scratch = (char *)p->scratch + (size_t)slot * p->scratch_bytes;
     FN(batch_item)(t, p, lo, &q);
     for (ptrdiff_t item = lo; item < hi; item++) {
         const int more = item + 1 < hi;
