@@ -1,7 +1,8 @@
-"""`memory`: peak scratch of a call, what importing costs beyond NumPy, installed size, the first call."""
+"""`memory`: peak scratch of a call, that of whole training steps beside torch, the cost of importing, installed size, the first call."""
 
 import ctypes
 import json
+import operator
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import cpuops
 
 from . import report, resultfile, statistics
 from .contestant import ROOT, environment
+from .engine import load
 from .errors import BenchError
 from .workloads import chosen
 
@@ -25,9 +27,15 @@ IMPORT = "from time import perf_counter_ns as t; a = t(); import {module}; print
 
 def memory(options):
     """Print the tables; write them to --json."""
-    workloads = [w for w in chosen(options.only, cpuops.CpuBackend, options.more) if w.family not in ("step", "training")]
-    calls = [call_in_fresh_process(w.name, threads) for threads in options.threads for w in workloads if not w.into]
-    contents = {"schema": "cpuops-bench-memory/1", "imports": imports(), "installed_bytes": installed(), "calls": calls}
+    workloads = [w for w in chosen(options.only, cpuops.CpuBackend, options.more) if w.family != "step" and not w.into]
+    calls, steps = [], []
+    for threads in options.threads:
+        for w in workloads:
+            if w.family == "training":
+                steps.append({engine: in_fresh_process(engine, w.name, threads) for engine in ("cpuops", "torch")})
+            else:
+                calls.append(in_fresh_process("cpuops", w.name, threads))
+    contents = {"schema": "cpuops-bench-memory/2", "imports": imports(), "installed_bytes": installed(), "calls": calls, "steps": steps}
     print(tables(contents))
     if options.json:
         resultfile.write(options.json, contents)
@@ -37,27 +45,29 @@ def memory(options):
 # ---------------------------------------------------------------- one call, in a process of its own
 
 
-def call_in_fresh_process(name, threads):
-    """Run `python -m bench.memory NAME THREADS`."""
-    words = [sys.executable, "-P", "-m", "bench.memory", name, str(threads)]
+def in_fresh_process(engine, name, threads):
+    """Run `python -m bench.memory ENGINE NAME THREADS`; None where the library is not installed."""
+    words = [sys.executable, "-P", "-m", "bench.memory", engine, name, str(threads)]
     done = subprocess.run(words, env=environment(ROOT, threads), capture_output=True, text=True, check=False)
     if done.returncode:
         raise BenchError(f"{name}: {(done.stderr.strip().splitlines() or ['no answer'])[-1]}")
     return json.loads(done.stdout)
 
 
-def measure_call(name, threads):
-    """Scratch and times of the first calls of a workload in this process.
+def measure_call(engine, name, threads):
+    """Scratch and times of the first calls of a workload in this process; None without the library.
 
     Scratch is how far the resident memory rises above the operands and one result: the highest water during a call
     after the code is loaded, with an empty pool, less the memory before it and the result's bytes.
     """
     from .workloads import BY_NAME
 
-    backend = cpuops.CpuBackend() if threads == 1 else cpuops.ThreadedCpuBackend(num_threads=threads)
+    try:
+        library = load(engine, threads)
+    except ImportError:
+        return None
     workload = BY_NAME[name]
-    job = workload.job(backend)
-    call = workload.call(job, backend)
+    call = library.contestants(workload.job(cpuops.CpuBackend()))[0].call
     start = perf_counter_ns()
     result = call()
     first_ns = perf_counter_ns() - start
@@ -67,6 +77,7 @@ def measure_call(name, threads):
         call()
         times.append(perf_counter_ns() - start)
     result_bytes = sum(r.nbytes for r in (result if isinstance(result, tuple) else (result,)) if r is not None)
+    del result
     give_back_free_memory()
     before = reset_high_water()
     kept = call()
@@ -136,6 +147,10 @@ def tables(contents):
         )
         for c in contents["calls"]
     ]  # fmt: skip
+    steps = [
+        (ours["workload"], ours["threads"], megabytes(peak(ours)), megabytes(peak(theirs)) if theirs else "not installed")
+        for ours, theirs in map(operator.itemgetter("cpuops", "torch"), contents["steps"])
+    ]
     base, ours = contents["imports"]["numpy"], contents["imports"]["cpuops"]
     times = f"import numpy {report.duration(base)}; import cpuops {report.duration(ours)}"
     sizes = [(kind, megabytes(size)) for kind, size in contents["installed_bytes"].items()]
@@ -145,10 +160,16 @@ def tables(contents):
         [
             report.table(("workload", "threads", "scratch MB", "a thread", "result MB", "first call", "then"), calls),
             f"above {SCRATCH // MEGABYTE} MB a thread: {'; '.join(large) or 'none'}",
+            report.table(("training step", "threads", "highest MB", "torch's"), steps),
             f"{times}: {report.duration(ours - base)} over NumPy",
             report.table(("installed", "MB"), sizes),
         ]
     )
+
+
+def peak(call):
+    """The highest water above the operands: activations, gradients and scratch of a step."""
+    return call["scratch_bytes"] + call["result_bytes"]
 
 
 def megabytes(nbytes):
@@ -156,4 +177,4 @@ def megabytes(nbytes):
 
 
 if __name__ == "__main__":
-    print(json.dumps(measure_call(sys.argv[1], int(sys.argv[2]))))
+    print(json.dumps(measure_call(sys.argv[1], sys.argv[2], int(sys.argv[3]))))
