@@ -35,7 +35,7 @@
 #define CONV_WINOGRAD_PART 8               /* at least in a part of one */
 #define CONV_WINOGRAD_DEPTH 128            /* channels of a sum that are added without a pause */
 #define CONV_WINOGRAD_RUN 7                /* tiles side by side that are transformed together: 30 cells a row */
-#define CONV_WINOGRAD_LEAST 32             /* channels and outputs from which the transforms pay */
+#define CONV_WINOGRAD_LEAST 16             /* channels and outputs from which the transforms pay */
 
 /* tiles of an array, and where their transforms lie: [n2][tiles][channels] */
 typedef struct {
