@@ -116,6 +116,11 @@ def test_bits_do_not_depend_on_threads(shape, layout):
         assert np.array_equal(gradient(Eager(threads), *operands_), want)
 
 
+def test_a_last_pass_may_hold_fewer_channels_than_there_are_tasks():
+    operands_ = given("float32", 1, 513, 512, 48, 48, 1)
+    assert np.array_equal(gradient(Eager(7), *operands_), gradient(CPU, *operands_))
+
+
 @pytest.mark.parametrize("tiles", [100, 200])
 def test_bits_do_not_depend_on_what_is_held(tiles):
     """All channels and outputs, and some of them: passes are cut otherwise, and the sums are the same."""

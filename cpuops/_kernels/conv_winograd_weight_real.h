@@ -36,7 +36,7 @@ FUNC void FN(conv_winograd_weight_fill)(conv_winograd_weight *d, ptrdiff_t i)
 /* some channels of one of the products */
 FUNC void FN(conv_winograd_weight_multiply)(conv_winograd_weight *d, ptrdiff_t i)
 {
-    const ptrdiff_t split = conv_split(&i, d->splits), bands = conv_max(d->splits, conv_ceil(d->n_rows, GEMM_MR));
+    const ptrdiff_t split = conv_split(&i, d->splits), bands = conv_min(d->n_rows, conv_max(d->splits, conv_ceil(d->n_rows, GEMM_MR)));
     const ptrdiff_t begin = conv_part(bands, d->splits, split), end = conv_part(bands, d->splits, split + 1);
     const real *a = (const real *)d->cell_memory + i * d->cells.plane + d->row;
     const real *b = (const real *)d->grad_memory + i * d->grads.plane + d->col * d->block;
