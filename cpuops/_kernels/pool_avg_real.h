@@ -275,6 +275,13 @@ static void FN(avg_spans)(const pool_plan *p, const pool_tile *t, const FN(avg_s
     int bare = r->nd * r->nh == 1 && r->whole;
     if (!bare)
         FN(sum_line)(r, t->hi, s->line);
+    if (2 * t->outputs <= WLANES && widest(&p->w) >= 4 * WLANES) { /* few long ones: most lanes would do another's work again */
+        for (ptrdiff_t o = 0; o < t->outputs; o++) {
+            ptrdiff_t from = s->columns[o].first - t->origin, taps = s->columns[o].taps;
+            out[o] = (real)QUOTIENT(bare ? FN(row_total)(r->x + from, taps) : row_total_f64(s->line + from, taps), s->scale[o]);
+        }
+        return;
+    }
     for (ptrdiff_t o = 0; o < t->outputs; o += WLANES) {
         const real *cells[WLANES];
         const double *sums[WLANES];

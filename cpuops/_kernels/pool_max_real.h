@@ -119,7 +119,10 @@ static void FN(max_spans)(const pool_plan *p, const pool_tile *t, const FN(max_s
         FN(max_line)(r, t->hi, s->line);
         x = s->line;
     }
-    for (ptrdiff_t o = 0; o < t->outputs; o += LANES) {
+    int few = 2 * t->outputs <= LANES && widest(&p->w) >= 4 * LANES; /* long ones: most lanes would do another's work again */
+    for (ptrdiff_t o = 0; few && o < t->outputs; o++)
+        out[o] = FN(row_top)(x + s->columns[o].first - t->origin, s->columns[o].taps);
+    for (ptrdiff_t o = 0; !few && o < t->outputs; o += LANES) {
         const real *at[LANES];
         ptrdiff_t taps[LANES];
         for (int k = 0; k < LANES; k++) {
