@@ -69,7 +69,7 @@ test-wheel: $(VENV)/.has-dist  ## build an sdist, from it a wheel, and try that 
 	$(BIN)/python .ci/try_wheel.py dist
 
 bench: $(VENV)/.has-build $(VENV)/.has-bench  ## measure every workload, under five minutes (BENCH="--only conv" for options)
-	$(BIN)/python -m bench run --json out/bench.json $(BENCH)
+	$(BIN)/python -m bench run --launches 1 --rounds 7 --json out/bench.json $(BENCH)
 
 bench-peers: $(VENV)/.has-build $(PEERS)/.has-peers  ## the same beside torch, onnxruntime, NumPy, jax and mlx
 	$(PEERS)/bin/python -m bench peers --json out/peers.json $(BENCH)

@@ -5,12 +5,15 @@ launches of a workload lie apart in time. Within a workload the contestants take
 turn during which the machine changed is taken again.
 """
 
+import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
+from queue import SimpleQueue
 
 from . import limits, statistics
 from .contestant import ROOT, Absent, Process
@@ -109,12 +112,26 @@ def _limits(threads):
         return process.ask("limits"), process.ask("control")["control_ns"]
 
 
+def _make_references(workloads):
+    """What results are compared with: on all CPUs, for nothing is timed meanwhile."""
+    with ExitStack() as stack:
+        idle = SimpleQueue()
+        for _ in range(min(len(workloads), os.cpu_count() or 1)):
+            idle.put(stack.enter_context(Process("cpuops", 1)))
+
+        def make(workload):
+            process = idle.get()
+            try:
+                process.ask("reference", workload=workload.name, path=str(path_of(workload)))
+            finally:
+                idle.put(process)
+
+        with ThreadPoolExecutor(idle.qsize() or 1) as pool:
+            list(pool.map(make, workloads))
+
+
 def _group(workloads, entries, threads, rounds, found, step):
-    missing_reference = [w for w in workloads if not path_of(w).exists()]
-    if missing_reference:
-        with Process("cpuops", 1) as process:
-            for w in missing_reference:
-                process.ask("reference", workload=w.name, path=str(path_of(w)))
+    _make_references([w for w in workloads if not path_of(w).exists()])
     with ExitStack() as stack:
         started = [
             stack.enter_context(Process(e.engine, threads, e.package, e.name)) for e in entries if e.name not in found.missing

@@ -11,7 +11,7 @@ def deform(label, *shape, **options):
 
 WORKLOADS = [
     *deform("3x3-64@56", 8, 64, 64, (56, 56), (3, 3), padding=1),
-    *deform("3x3-64@56-unmasked", 8, 64, 64, (56, 56), (3, 3), padding=1, mask=False),
+    *deform("3x3-64@56-unmasked", 2, 64, 64, (56, 56), (3, 3), padding=1, mask=False),
     *deform("resnet50-3x3s2-256@28", 2, 256, 256, (28, 28), (3, 3), padding=1, stride=2),
     *deform("resnet50-3x3-512@7", 2, 512, 512, (7, 7), (3, 3), padding=1),
     *deform("head-3x3-128@100x152-4groups", 1, 128, 128, (100, 152), (3, 3), padding=1, offset_groups=4),
