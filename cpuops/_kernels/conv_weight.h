@@ -4,7 +4,9 @@
 #include "conv_band.h"
 #include "gemm.h"
 
-#define CONV_PIECES 64          /* parts of a sum, so that threads have work; they are added in order */
+#define CONV_PIECES 64         /* parts of a sum, so that threads have work; they are added in order */
+#define CONV_FEW_PIECES 32     /* of a small one */
+#define CONV_PIECE_WORK 1000000 /* multiply-adds that are worth one more */
 #define CONV_PARTIAL_BYTES 4194304 /* of all parts together, at most */
 
 /* ---- lanes: positions in lanes ----
@@ -34,6 +36,13 @@ typedef struct {
     int poisoned; /* a sum is not finite */
 } conv_lanes;
 
+/* parts of all groups' sums */
+INLINE ptrdiff_t conv_weight_pieces(const conv_job *j)
+{
+    const ptrdiff_t work = j->batch * conv_positions(j) * j->groups * j->outputs * conv_terms(j);
+    return conv_max(CONV_FEW_PIECES, conv_min(CONV_PIECES, work / CONV_PIECE_WORK));
+}
+
 INLINE ptrdiff_t conv_lanes_outputs(const conv_lanes *d) { return conv_ceil(d->call.job->outputs, d->splits); }
 INLINE size_t conv_lanes_partial(const conv_lanes *d)
 {
@@ -56,7 +65,7 @@ INLINE void conv_plan_lanes(const conv_call *call, ptrdiff_t threads, conv_lanes
     d->splits = conv_ceil(j->outputs, conv_max(CONV_LANES_M, CONV_LANES_SUMS / (terms * SIMD_BYTES)));
     d->splits = conv_ceil(j->outputs, conv_ceil(j->outputs, d->splits));
     d->regions = j->batch * conv_regions(j, b);
-    d->pieces = conv_min(conv_ceil(CONV_PIECES, j->groups * d->splits),
+    d->pieces = conv_min(conv_ceil(conv_weight_pieces(j), j->groups * d->splits),
                          CONV_PARTIAL_BYTES / (j->groups * j->outputs * terms * size));
     d->pieces = conv_max(1, conv_min(d->pieces, d->regions));
     d->units = d->pieces * j->groups * d->splits;
@@ -139,7 +148,7 @@ INLINE void conv_plan_outer(const conv_call *call, ptrdiff_t threads, conv_outer
     conv_plan_band(j, size, conv_max(64, CONV_BAND_BYTES / (outputs * size)), &d->band);
     d->in_place = conv_in_place(j);
     d->regions = j->batch * conv_regions(j, &d->band);
-    d->pieces = conv_min(conv_ceil(CONV_PIECES, j->groups), CONV_PARTIAL_BYTES / (conv_outer_set(d) * size));
+    d->pieces = conv_min(conv_ceil(conv_weight_pieces(j), j->groups), CONV_PARTIAL_BYTES / (conv_outer_set(d) * size));
     d->pieces = conv_max(1, conv_min(d->pieces, d->regions));
     d->splits = conv_outer_splits(j, conv_min(conv_terms(j) / CONV_OUTER_TERMS, CONV_PIECES / 4 / (j->groups * d->pieces)));
     while (uneven(j->groups * d->pieces * d->splits, threads) && conv_outer_splits(j, d->splits + 1) > d->splits)
