@@ -122,31 +122,9 @@ def test_an_undefined_forward_is_said():
 # ---------------------------------------------------------------- layers
 
 
-@pytest.mark.parametrize("activation", ["relu", "gelu", "gelu_tanh", "silu"])
-def test_linear_and_activation_in_one_module(activation):
-    """The bits of the two modules, with their parameters, and their gradients."""
-    x = np.random.default_rng(0).standard_normal((3, 40, 70)).astype(np.float32)
-    one, two = nn.LinearActivation(70, 33, activation, generator=1), nn.Linear(70, 33, generator=1)
+def same_as_two_modules(one, two, activation, x):
+    """`one` has the bits of `two` and the activation after it, forwards and in its gradients, and its parameters."""
     after = nn.GELU(approximate="tanh") if activation == "gelu_tanh" else {"relu": nn.ReLU, "gelu": nn.GELU, "silu": nn.SiLU}[activation]()
-    assert list(one.state_dict()) == list(two.state_dict())
-    a, b = one(x), after(two(x))
-    assert a.array.tobytes() == b.array.tobytes()
-    a.backward(np.ones_like(a.array))
-    b.backward(np.ones_like(b.array))
-    for p, q in zip(one.parameters(), two.parameters(), strict=True):
-        assert p.grad.tobytes() == q.grad.tobytes()
-    with pytest.raises(cpuops.ArgumentError, match=r"LinearActivation.*activation"):
-        nn.LinearActivation(3, 4, "gelo")
-
-
-@pytest.mark.parametrize("n", [1, 2, 3])
-@pytest.mark.parametrize("activation", ["relu", "gelu_tanh", "silu"])
-def test_convolution_and_activation_in_one_module(n, activation):
-    """The bits of the two modules, with their parameters, and their gradients."""
-    x = np.random.default_rng(n).standard_normal((2, 6, *(7, 8, 9)[:n])).astype(np.float32)
-    options = {"stride": 2, "padding": 1, "groups": 2, "generator": 1}
-    one, two = getattr(nn, f"Conv{n}dActivation")(6, 8, 3, activation, **options), getattr(nn, f"Conv{n}d")(6, 8, 3, **options)
-    after = nn.GELU(approximate="tanh") if activation == "gelu_tanh" else {"relu": nn.ReLU, "silu": nn.SiLU}[activation]()
     assert list(one.state_dict()) == list(two.state_dict()) and activation in repr(one)
     a, b = one(x), after(two(x))
     assert a.array.tobytes() == b.array.tobytes()
@@ -154,6 +132,24 @@ def test_convolution_and_activation_in_one_module(n, activation):
     b.backward(np.ones_like(b.array))
     for p, q in zip(one.parameters(), two.parameters(), strict=True):
         assert p.grad.tobytes() == q.grad.tobytes()
+
+
+@pytest.mark.parametrize("activation", ["relu", "gelu", "gelu_tanh", "silu"])
+def test_linear_and_activation_in_one_module(activation):
+    x = np.random.default_rng(0).standard_normal((3, 40, 70)).astype(np.float32)
+    one, two = nn.LinearActivation(70, 33, activation, generator=1), nn.Linear(70, 33, generator=1)
+    same_as_two_modules(one, two, activation, x)
+    with pytest.raises(cpuops.ArgumentError, match=r"LinearActivation.*activation"):
+        nn.LinearActivation(3, 4, "gelo")
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+@pytest.mark.parametrize("activation", ["relu", "gelu_tanh", "silu"])
+def test_convolution_and_activation_in_one_module(n, activation):
+    x = np.random.default_rng(n).standard_normal((2, 6, *(7, 8, 9)[:n])).astype(np.float32)
+    options = {"stride": 2, "padding": 1, "groups": 2, "generator": 1}
+    one, two = getattr(nn, f"Conv{n}dActivation")(6, 8, 3, activation, **options), getattr(nn, f"Conv{n}d")(6, 8, 3, **options)
+    same_as_two_modules(one, two, activation, x)
     with pytest.raises(cpuops.ArgumentError, match=rf"Conv{n}dActivation.*activation"):
         getattr(nn, f"Conv{n}dActivation")(3, 4, 3, "gelo")
 
