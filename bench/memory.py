@@ -160,7 +160,7 @@ def tables(contents):
         [
             report.table(("workload", "threads", "scratch MB", "a thread", "result MB", "first call", "then"), calls),
             f"above {SCRATCH // MEGABYTE} MB a thread: {'; '.join(large) or 'none'}",
-            report.table(("training step", "threads", "highest MB", "torch's"), steps),
+            *([report.table(("training step", "threads", "highest MB", "torch's"), steps)] if steps else []),
             f"{times}: {report.duration(ours - base)} over NumPy",
             report.table(("installed", "MB"), sizes),
         ]

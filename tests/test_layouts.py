@@ -4,6 +4,7 @@ import array
 
 import numpy as np
 import pytest
+from process import run
 from support import LAYOUTS, Failures, different_bits, result_of, seeded
 from table.base import parts
 
@@ -101,14 +102,14 @@ def test_array_likes(wrapper, dtype, backend):
     wrap = WRAPPERS[wrapper]
     x = np.arange(-6, 6).reshape(3, 4).astype(dtype)
     w = np.arange(8).reshape(4, 2).astype(dtype) / 8
-    for run in (
+    for call in (
         lambda f: backend.relu(f(x)),
         lambda f: backend.matmul(f(x), f(w)),
         lambda f: backend.softmax(f(x)),
         lambda f: backend.linear_backward(f(x), f(w), f(np.ones((3, 2), dtype))).weight_grad,
         lambda f: backend.add(f(x), 2.5),
     ):
-        plain, wrapped = run(lambda a: a), run(wrap)
+        plain, wrapped = call(lambda a: a), call(wrap)
         assert type(wrapped) is np.ndarray
         assert different_bits(plain, wrapped) is None
 
@@ -140,3 +141,13 @@ def test_products_of_every_height_from_either_layout(dtype, serial):
             got = serial.matmul(x.T, g)
             np.testing.assert_allclose(got, x.T.astype(float) @ g.astype(float), rtol=0, atol=k * 4 * np.finfo(dtype).eps)
             assert got.tobytes() == serial.matmul(np.ascontiguousarray(x.T), g).tobytes()
+
+
+def test_very_many_rows_of_nothing():
+    """2^33 rows without a cell end at once: a walk over the rows of these four would outlast the process's time."""
+    run("""
+        x = np.empty((2**33, 0), "f4")
+        for b in (CpuBackend(), ThreadedCpuBackend(2)):
+            for result in (b.softmax(x), b.log_softmax(x), b.softmax_backward(x, x), b.log_softmax_backward(x, x)):
+                assert result.shape == x.shape
+    """)

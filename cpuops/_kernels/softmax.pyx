@@ -55,6 +55,8 @@ cdef Py_ssize_t run(const real *g, const real *x, real *out, Py_ssize_t outer, P
     cdef Block block
     cdef void *states = NULL
     cdef Py_ssize_t t
+    if n == 0:  # rows of nothing, of which there may be 2^33
+        return 0
     softmax_cut(&q, outer, n, inner)
     q.scale = scale
     if q.p.parts > 1:
