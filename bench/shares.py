@@ -16,7 +16,7 @@ __all__ = ["largest_to_mean", "table"]
 THREADS = (1, 2, 4, 8, 16, 32, 64, 128)
 TARGET_THREADS, TARGET = 64, 1.05
 # convolutions tell the tasks of their parts only when they are asked: kernel -> the gradient, as conv_explain calls it
-CONVOLUTIONS = {"conv.conv_forward": "", "conv.conv_x_backward": "x", "conv.conv_weight_backward": "weight"}
+CONVOLUTIONS = {"conv.conv_forward": "", "conv.conv_activation": "", "conv.conv_x_backward": "x", "conv.conv_weight_backward": "weight"}
 
 
 class Cutting(cpuops.ThreadedCpuBackend):

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -208,7 +209,7 @@ def test_demands(tmp_path, capsys):
     names = {f"{w.family} {w.name}" for w in (WORKLOADS | MORE).values()}
     left = set(names)
     for pattern, _ in demands.DEMANDS:
-        matching = {name for name in left if demands.re.search(pattern, name)}
+        matching = {name for name in left if re.search(pattern, name)}
         assert matching, f"{pattern} matches no workload that another does not"
         left -= matching
     assert {name.split()[0] for name in left} <= {"deform"}, "no peer has it"

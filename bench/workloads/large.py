@@ -10,7 +10,8 @@ BATCH = 64
 
 def every(op, label, make):
     """Forward and all gradients but those to a bias, which only add up."""
-    gradients = [g.name for g in METHODS[op][0].gradients if "bias" not in g.name]
+    # attention has two of one name
+    gradients = dict.fromkeys(g.name for g in METHODS[op][0].gradients if "bias" not in g.name)
     return operation("large", op, label, make, gradients=gradients)
 
 

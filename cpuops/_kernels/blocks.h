@@ -18,6 +18,16 @@ static inline ptrdiff_t even_size(ptrdiff_t n, ptrdiff_t most, ptrdiff_t threads
             return size;
     return most;
 }
+/* the fewest parts, from `least` to `most`, so that `each` tasks a part are shared evenly, or else as evenly as can be */
+static inline ptrdiff_t even_parts(ptrdiff_t each, ptrdiff_t least, ptrdiff_t most, ptrdiff_t threads)
+{
+    ptrdiff_t best = least;
+    for (ptrdiff_t parts = least + 1; parts <= most && uneven(each * best, threads); parts++)
+        if ((each * parts + threads - 1) / threads * best < (each * best + threads - 1) / threads * parts)
+            best = parts;
+    return best;
+}
+
 /* the largest power of two up to n, or 1: parts that most thread counts share evenly */
 static inline ptrdiff_t power_of_two(ptrdiff_t n)
 {

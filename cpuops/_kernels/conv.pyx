@@ -181,6 +181,14 @@ cdef inline void read_geometry(bytes numbers, conv_job *j):
     conv_forward_job(j, <const Py_ssize_t *> <const char *> numbers)
 
 
+cdef bint told(list report, str path, Py_ssize_t workers, size_t scratch_bytes, Py_ssize_t tasks, Py_ssize_t tile=0) except -1:
+    """Whether a report is all that is wanted: what conv_explain tells of a part of the work is in it then. tile: the side of
+    minimal filtering's."""
+    if report is not None:
+        report.append((f"{path} F({tile}x{tile}, 3x3)" if tile else path, workers, scratch_bytes, tasks))
+    return report is not None
+
+
 # ---------------------------------------------------------------- the paths; each returns whether padding may have met a NaN
 
 
@@ -189,8 +197,7 @@ cdef bint direct(conv_call *call, int num_threads, list report) except -1:
     cdef conv_direct d
     cdef Block memory
     conv_plan_direct(call, num_threads, &d)
-    if report is not None:
-        report.append(("direct", d.workers, d.scratch_bytes, d.units))
+    if told(report, "direct", d.workers, d.scratch_bytes, d.units):
         return False
     memory = scratch(d.scratch_bytes)
     with nogil:
@@ -217,9 +224,7 @@ cdef bint product(conv_call *call, bint of_weights, int num_threads, list report
         if call.f64:
             conv_product_job_f64(&p, i, &a_f64, &job_f64)
             gemm_plan_f64(&job_f64, num_threads)
-            if report is not None:
-                report.append(("product", job_f64.slots, p.scratch_bytes + job_f64.scratch_bytes,
-                               gemm_shares_f64(&job_f64)))
+            if told(report, "product", job_f64.slots, p.scratch_bytes + job_f64.scratch_bytes, gemm_shares_f64(&job_f64)):
                 return False
             memory = scratch(job_f64.scratch_bytes)
             job_f64.scratch = memory.ptr
@@ -228,9 +233,7 @@ cdef bint product(conv_call *call, bint of_weights, int num_threads, list report
         else:
             conv_product_job_f32(&p, i, &a_f32, &job_f32)
             gemm_plan_f32(&job_f32, num_threads)
-            if report is not None:
-                report.append(("product", job_f32.slots, p.scratch_bytes + job_f32.scratch_bytes,
-                               gemm_shares_f32(&job_f32)))
+            if told(report, "product", job_f32.slots, p.scratch_bytes + job_f32.scratch_bytes, gemm_shares_f32(&job_f32)):
                 return False
             memory = scratch(job_f32.scratch_bytes)
             job_f32.scratch = memory.ptr
@@ -244,8 +247,7 @@ cdef bint depthwise(conv_call *call, bint of_weights, int num_threads, list repo
     cdef conv_depthwise d
     cdef Block memory
     conv_plan_depthwise(call, of_weights, CONV_PARTIAL_BYTES, &d)
-    if report is not None:
-        report.append(("depthwise", num_threads, d.scratch_bytes, d.pieces if of_weights else d.rows))
+    if told(report, "depthwise", num_threads, d.scratch_bytes, d.pieces if of_weights else d.rows):
         return False
     memory = scratch(d.scratch_bytes)
     d.partial = <double *> memory.ptr
@@ -267,8 +269,7 @@ cdef bint planes(conv_call *call, bint of_weights, bint of_x, int num_threads, l
         conv_plan_planes_weight(call, num_threads, &d)
     else:
         conv_plan_planes(call, of_x, num_threads, &d)
-    if report is not None:
-        report.append(("planes", d.workers, d.scratch_bytes, d.units))
+    if told(report, "planes", d.workers, d.scratch_bytes, d.units):
         return False
     memory = scratch(d.scratch_bytes)
     with nogil:
@@ -287,8 +288,7 @@ cdef bint winograd(conv_call *call, int num_threads, list report) except -1:
     cdef conv_winograd d
     cdef Block memory
     conv_plan_winograd(call, num_threads, &d)
-    if report is not None:
-        report.append((f"winograd F({d.tiles.m}x{d.tiles.m}, 3x3)", d.workers, d.scratch_bytes, d.units))
+    if told(report, "winograd", d.workers, d.scratch_bytes, d.units, d.tiles.m):
         return False
     memory = scratch(d.scratch_bytes)
     with nogil:
@@ -306,9 +306,7 @@ cdef bint winograd_weight(conv_call *call, int num_threads, list report) except 
     cdef conv_winograd_weight d
     cdef Block memory
     conv_plan_winograd_weight(call, num_threads, &d)
-    if report is not None:
-        report.append((f"winograd F({d.cells.m}x{d.cells.m}, 3x3)", d.workers, d.scratch_bytes,
-                       conv_winograd_weight_products(&d)))
+    if told(report, "winograd", d.workers, d.scratch_bytes, conv_winograd_weight_products(&d), d.cells.m):
         return False
     memory = scratch(d.scratch_bytes)
     with nogil:
@@ -331,8 +329,7 @@ cdef bint lanes(conv_call *call, int num_threads, list report) except -1:
     cdef conv_lanes d
     cdef Block memory
     conv_plan_lanes(call, num_threads, &d)
-    if report is not None:
-        report.append(("lanes", d.workers, d.scratch_bytes, d.units))
+    if told(report, "lanes", d.workers, d.scratch_bytes, d.units):
         return False
     memory = scratch(d.scratch_bytes)
     with nogil:
@@ -347,8 +344,7 @@ cdef bint outer(conv_call *call, int num_threads, list report) except -1:
     cdef conv_outer d
     cdef Block memory
     conv_plan_outer(call, num_threads, &d)
-    if report is not None:
-        report.append(("outer", d.workers, d.scratch_bytes, d.units))
+    if told(report, "outer", d.workers, d.scratch_bytes, d.units):
         return False
     memory = scratch(d.scratch_bytes)
     with nogil:
@@ -363,8 +359,7 @@ cdef bint spread(conv_call *call, int num_threads, list report) except -1:
     cdef conv_spread d
     cdef Block memory
     conv_plan_spread(call, num_threads, &d)
-    if report is not None:
-        report.append(("spread", d.workers, d.scratch_bytes, d.units))
+    if told(report, "spread", d.workers, d.scratch_bytes, d.units):
         return False
     memory = scratch(d.scratch_bytes)
     with nogil:
@@ -379,8 +374,7 @@ cdef bint phases(conv_call *call, int num_threads, list report) except -1:
     cdef Block memory
     if not conv_plan_phases(call, num_threads, &d):
         return True
-    if report is not None:
-        report.append(("phases", d.direct.workers, d.direct.scratch_bytes, d.direct.units))
+    if told(report, "phases", d.direct.workers, d.direct.scratch_bytes, d.direct.units):
         return False
     memory = scratch(d.direct.scratch_bytes)
     with nogil:

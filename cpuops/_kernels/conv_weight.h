@@ -151,8 +151,7 @@ INLINE void conv_plan_outer(const conv_call *call, ptrdiff_t threads, conv_outer
     d->pieces = conv_min(conv_ceil(conv_weight_pieces(j), j->groups), CONV_PARTIAL_BYTES / (conv_outer_set(d) * size));
     d->pieces = conv_max(1, conv_min(d->pieces, d->regions));
     d->splits = conv_outer_splits(j, conv_min(conv_terms(j) / CONV_OUTER_TERMS, CONV_PIECES / 4 / (j->groups * d->pieces)));
-    while (uneven(j->groups * d->pieces * d->splits, threads) && conv_outer_splits(j, d->splits + 1) > d->splits)
-        d->splits = conv_outer_splits(j, d->splits + 1);
+    d->splits = conv_outer_splits(j, even_parts(j->groups * d->pieces, d->splits, conv_terms(j) / CONV_OUTER_SPLIT, threads));
     d->units = d->pieces * j->groups * d->splits;
     d->workers = conv_min(threads, d->units);
     d->next = 0, d->poisoned = 0;

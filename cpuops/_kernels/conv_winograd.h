@@ -140,8 +140,8 @@ INLINE void conv_plan_winograd(const conv_call *call, ptrdiff_t threads, conv_wi
         if (threads > 1)
             d->chunk = conv_max(1, conv_min(d->chunk / wide, conv_ceil(outputs / wide, threads))) * wide;
         d->units = conv_ceil(j->outputs, d->chunk);
-        if (uneven(d->units, threads)) /* several units transform the same weights, for some of the tiles each */
-            d->parts = conv_max(1, conv_min(conv_ceil(threads, d->units), d->block / CONV_WINOGRAD_PART));
+        /* several units transform the same weights, for some of the tiles each */
+        d->parts = even_parts(d->units, 1, d->block / CONV_WINOGRAD_PART, threads);
         d->units *= d->parts;
         d->tasks = conv_ceil(j->channels, lanes);
     }

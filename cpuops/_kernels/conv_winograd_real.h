@@ -285,6 +285,19 @@ INLINE void FN(winograd_multiply)(const conv_winograd *d, const real *cells, con
 
 /* ---- outputs ---- */
 
+/* vectors of `count` places, one after the other, as n rows of places, which are `apart` */
+INLINE void FN(winograd_store_turned)(const real *from, ptrdiff_t count, ptrdiff_t n, real *to, ptrdiff_t apart)
+{
+    real turned[LANES * LANES] __attribute__((aligned(64)));
+    for (; count >= LANES; count -= LANES, from += LANES * LANES, to += LANES)
+        FN(transpose_tile)(from, LANES, LANES, n, to, apart);
+    if (count <= 0)
+        return;
+    FN(transpose_tile)(from, LANES, count, n, turned, LANES);
+    for (ptrdiff_t i = 0; i < n; i++)
+        vstore_n(to + i * apart, vload(turned + i * LANES), count);
+}
+
 /* a vector of outputs m0... of tiles t0..t0+count-1, from `products` (of these), to their places; whether all are finite */
 INLINE int FN(winograd_outputs_of)(const int m, const conv_winograd *d, ptrdiff_t t0, ptrdiff_t count, ptrdiff_t m0,
                                    const real *products)
@@ -295,7 +308,6 @@ INLINE int FN(winograd_outputs_of)(const int m, const conv_winograd *d, ptrdiff_
     const vec bias = d->call.bias ? vload_n((const real *)d->call.bias + m0, nm) : vzero();
     const real floor = FN(conv_floor)(&d->call);
     real band[4 * CONV_WINOGRAD_RUN * 4 * LANES] __attribute__((aligned(64)));
-    real turned[LANES * LANES] __attribute__((aligned(64)));
     vec finite = vzero();
     for (ptrdiff_t t = 0; t < count;) {
         const FN(winograd_run) r = FN(winograd_find)(&d->tiles, t0 + t, count - t);
@@ -332,17 +344,7 @@ INLINE int FN(winograd_outputs_of)(const int m, const conv_winograd *d, ptrdiff_
             }
         }
         for (ptrdiff_t y = 0; !last && y < rows; y++)
-            for (ptrdiff_t x = 0; x < cols; x += LANES) {
-                const real *from = band + (y * width + x) * LANES;
-                real *to = out + y * j->out_axis[1] + x;
-                if (cols - x >= LANES) {
-                    FN(transpose_tile)(from, LANES, LANES, nm, to, j->out_channel);
-                    continue;
-                }
-                FN(transpose_tile)(from, LANES, cols - x, nm, turned, LANES);
-                for (ptrdiff_t i = 0; i < nm; i++)
-                    vstore_n(to + i * j->out_channel, vload(turned + i * LANES), cols - x);
-            }
+            FN(winograd_store_turned)(band + y * width * LANES, cols, nm, out + y * j->out_axis[1], j->out_channel);
         FN(conv_finish_rows)(&d->call, floor, out, nm, rows, cols);
         t += r.count;
     }

@@ -175,8 +175,7 @@ INLINE void conv_plan_winograd_weight(const conv_call *call, ptrdiff_t threads, 
     d->scratch_bytes = d->cells_bytes + d->grads_bytes + conv_round64(n2 * d->plane * size);
     d->parts = threads == 1 ? 1 : conv_min(d->block, conv_ceil(4 * threads, (d->held[0] + d->held[1]) / lanes));
     d->splits = threads == 1 ? 1 : conv_min(conv_ceil(d->rows, GEMM_MR), conv_ceil(4 * threads, n2));
-    while (uneven(conv_winograd_weight_products(d), threads) && d->splits < d->rows / CONV_WINOGRAD_PART)
-        d->splits++;
+    d->splits = even_parts(n2, d->splits, d->rows / CONV_WINOGRAD_PART, threads);
     d->workers = conv_min(threads, conv_winograd_weight_products(d));
     d->poisoned = 0;
     conv_winograd_weight_hold(d, 0, 0, 0);

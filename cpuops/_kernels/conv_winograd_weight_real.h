@@ -57,7 +57,6 @@ INLINE int FN(winograd_taps_of)(const int m, const conv_winograd_weight *d, cons
     const conv_job *j = d->call.job;
     real *out = (real *)d->call.out + c * j->w_channel + o * j->w_output;
     real band[9 * LANES * LANES] __attribute__((aligned(64))); /* [channel][tap][output] */
-    real turned[LANES * LANES] __attribute__((aligned(64)));
     vec finite = vzero();
     for (ptrdiff_t k = 0; k < nc; k++, sums += d->cols) {
         vec row[3][6];
@@ -86,16 +85,8 @@ INLINE int FN(winograd_taps_of)(const int m, const conv_winograd_weight *d, cons
             }
         }
     }
-    for (ptrdiff_t k = 0; j->w_output != 1 && k < nc * 9; k += LANES) {
-        const ptrdiff_t count = conv_min(LANES, nc * 9 - k);
-        if (count == LANES) {
-            FN(transpose_tile)(band + k * LANES, LANES, LANES, nm, out + k, j->w_output);
-            continue;
-        }
-        FN(transpose_tile)(band + k * LANES, LANES, count, nm, turned, LANES);
-        for (ptrdiff_t i = 0; i < nm; i++)
-            vstore_n(out + i * j->w_output + k, vload(turned + i * LANES), count);
-    }
+    if (j->w_output != 1)
+        FN(winograd_store_turned)(band, nc * 9, nm, out, j->w_output);
     return vhsum(finite) == 0; /* else it is NaN */
 }
 #define WINOGRAD_TAPS(m)                                                                                                 \

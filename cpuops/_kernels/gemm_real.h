@@ -191,18 +191,14 @@ FUNC void FN(gemm_plan)(FN(gemm_job) *w, int num_threads)
     w->band = own;
     if (w->keep)
         w->band = FN(gemm_ceil)(own, FN(gemm_ceil)(own, FN(gemm_max)(1, GEMM_KEPT_BYTES / (own_stride * size))));
-    while (w->group > 1 && uneven(FN(gemm_cut)(w), threads))
-        w->group--;
+    w->group = even_size(w->band, w->group, threads);
     if (w->keep && (FN(gemm_cut)(w) < 2 * threads || uneven(FN(gemm_cut)(w), threads))) {
         w->keep = 0;
         w->band = own;
     }
     if (!w->keep) {
-        w->split = FN(gemm_ceil)(w->block, FN(gemm_min)(w->block, FN(gemm_ceil)(2 * threads, FN(gemm_cut)(w))));
-        const ptrdiff_t fewest = w->split;
-        while (w->split > 2 && uneven(FN(gemm_cut)(w), threads))
-            w->split--;
-        w->split = uneven(FN(gemm_cut)(w), threads) ? fewest : w->split;
+        const ptrdiff_t groups = FN(gemm_cut)(w), parts = FN(gemm_min)(w->block, FN(gemm_ceil)(2 * threads, groups));
+        w->split = FN(gemm_ceil)(w->block, even_parts(groups, parts, w->block / 2, threads));
     }
     w->slots = FN(gemm_min)(threads, FN(gemm_cut)(w));
     w->scratch_bytes = (size_t)(w->block * shared_stride + (w->keep ? w->band : w->slots) * own_stride) * sizeof(real);

@@ -7,7 +7,7 @@ written where a gradient will take it.
 """
 
 from .. import _alloc, _check, results
-from .conv_geometry import SHAPES, _bias, _geometry, _operands
+from .conv_geometry import _bias, _geometry, _operands, _with_docstring, _words
 from .elementwise import UNARY, cost
 from .linear_activation import ACTIVATION, _activation
 
@@ -21,8 +21,8 @@ _OPTIONS = """\
 activation : {{"relu", "gelu", "gelu_tanh", "silu"}}
     The operation of that name; "gelu_tanh" is gelu with approximate="tanh".
 {options}
-    As of :meth:`{plain}`."""
-_FORWARD = f"""Convolve as :meth:`{{plain}}` and apply an activation to the result: output = activation({{plain}}(x, weight, bias)).
+    As of :meth:`{forward}`."""
+_FORWARD = f"""Convolve as :meth:`{{forward}}` and apply an activation to the result: output = activation({{forward}}(x, weight, bias)).
 
 Parameters
 ----------
@@ -38,14 +38,14 @@ ndarray {{output}}
 Raises
 ------
 ShapeError, DTypeError, ArgumentError
-    As of :meth:`{{plain}}`; ArgumentError also when `activation` is another word.
+    As of :meth:`{{forward}}`; ArgumentError also when `activation` is another word.
 
 Notes
 -----
-The bits of `{{plain}}` and the activation after each other, in one pass, whichever path the convolution takes. Gradient:
-`{{plain}}_activation_backward`, from the sum that :meth:`{{plain}}_activation_with_sum` returns as well.
+The bits of `{{forward}}` and the activation after each other, in one pass, whichever path the convolution takes. Gradient:
+`{{forward}}_activation_backward`, from the sum that :meth:`{{forward}}_activation_with_sum` returns as well.
 """
-_WITH_SUM = f"""Do as :meth:`{{plain}}_activation`, and return what its gradient needs besides.
+_WITH_SUM = f"""Do as :meth:`{{forward}}_activation`, and return what its gradient needs besides.
 
 Parameters
 ----------
@@ -60,13 +60,13 @@ Conv{{n}}dActivationWithSum
 Raises
 ------
 ShapeError, DTypeError, ArgumentError
-    As of :meth:`{{plain}}_activation`.
+    As of :meth:`{{forward}}_activation`.
 
 Notes
 -----
-Gradient: `{{plain}}_activation_backward`, of the output; the sum is a constant to it.
+Gradient: `{{forward}}_activation_backward`, of the output; the sum is a constant to it.
 """
-_BACKWARD = f"""Differentiate `{{plain}}_activation`: with d = output_grad · activation'(sum), what `{{plain}}_backward` gives for d.
+_BACKWARD = f"""Differentiate `{{forward}}_activation`: with d = output_grad · activation'(sum), what `{{forward}}_backward` gives for d.
 
 Parameters
 ----------
@@ -74,7 +74,7 @@ x : ndarray {{x}}
 weight : ndarray {{weight}}
 bias : ndarray [Cout], or None
 sum : ndarray {{output}}
-    As `{{plain}}_activation_with_sum` returned it; of relu the output does as well.
+    As `{{forward}}_activation_with_sum` returned it; of relu the output does as well.
 output_grad : ndarray {{output}}
 {_OPTIONS}
 x_grad : bool
@@ -94,14 +94,7 @@ ShapeError, DTypeError, ArgumentError
 
 def _documented(n, text):
     """Give a method on n axes its docstring."""
-    x, weight, output = SHAPES[n]
-    options = "stride, padding, dilation, groups" + ", layout" * (n == 2)
-
-    def document(method):
-        method.__doc__ = text.format(n=n, plain=f"conv{n}d", x=x, weight=weight, output=output, options=options)
-        return method
-
-    return document
+    return _with_docstring(text.format(**_words(n)))
 
 
 class ConvActivation:
@@ -190,8 +183,4 @@ class ConvActivationGradients:
         for operand, value in (("sum", total), ("output_grad", g)):
             _check.shape(op, operand, value, geometry.output_shape, "the output's")
         d = self._unary_backward(name, UNARY[name], g, total, _alloc.empty(g.shape, g.dtype), 0.0, 0.0)
-        return (
-            self._conv_x_backward(wa, d, geometry, _alloc.empty(xa.shape, xa.dtype)) if wants_x else None,
-            self._conv_weight_backward(xa, d, geometry, _alloc.empty(wa.shape, wa.dtype)),
-            None if ba is None else self._conv_bias_backward(d, n + 1 if geometry.channels_last else 1, _alloc.empty(ba.shape, ba.dtype)),
-        )
+        return self._conv_grads(n, xa, wa, d, geometry, wants_x, ba is not None)

@@ -13,7 +13,7 @@ from .. import _check, _operand, _threads
 from .._remembered import remembered
 from ..errors import ShapeError, message
 
-__all__ = ["LAYOUTS", "SHAPES", "Geometry"]
+__all__ = ["LAYOUTS", "Geometry"]
 
 LAYOUTS = ("NCHW", "NHWC")
 # number of axes -> the shapes of x, weight and output, in words
@@ -26,6 +26,23 @@ SHAPES = {
     ),
     3: ("[B, Cin, D, H, W]", "[Cout, Cin/groups, KD, KH, KW]", "[B, Cout, OD, OH, OW]"),
 }
+
+
+def _words(n):
+    """What docstrings of methods of the convolution along n axes are filled with."""
+    x, weight, output = SHAPES[n]
+    options = "stride, padding, dilation, groups" + ", layout" * (n == 2)
+    return {"n": n, "forward": f"conv{n}d", "x": x, "weight": weight, "output": output, "options": options}
+
+
+def _with_docstring(text):
+    """Give a method this docstring."""
+
+    def document(method):
+        method.__doc__ = text
+        return method
+
+    return document
 
 
 class Geometry:

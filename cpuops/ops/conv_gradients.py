@@ -6,7 +6,7 @@ import numpy as np
 
 from .. import _alloc, _check, results
 from ..errors import ShapeError, message
-from .conv_geometry import LAYOUTS, SHAPES, _geometry, _operands
+from .conv_geometry import LAYOUTS, _geometry, _operands, _with_docstring, _words
 
 __all__ = ["ConvGradients"]
 
@@ -70,21 +70,11 @@ ShapeError, DTypeError, ArgumentError
 def _documented(n, gradient, formula="", notes=""):
     """Give a gradient of the convolution along n axes its docstring."""
     by, parameters, returned = _GRADIENTS[gradient]
-    x, weight, output = SHAPES[n]
-    words = {
-        "n": n, "forward": f"conv{n}d", "by": by, "formula": formula, "x": x, "weight": weight, "output": output,
-        "options": "stride, padding, dilation, groups" + ", layout" * (n == 2),
-        "layout": '\nlayout : {"NCHW", "NHWC"}' * (n == 2),
-    }  # fmt: skip
+    words = {**_words(n), "by": by, "formula": formula, "layout": '\nlayout : {"NCHW", "NHWC"}' * (n == 2)}
     text = _DOC.format(parameters=parameters.format(**words), returned=returned.format(**words), **words)
     if notes:
         text += f"\nNotes\n-----\n{notes}\n"
-
-    def document(method):
-        method.__doc__ = text
-        return method
-
-    return document
+    return _with_docstring(text)
 
 
 class ConvGradients:
@@ -220,11 +210,15 @@ class ConvGradients:
     def _conv_all(self, op, n, x, weight, output_grad, bias, stride, padding, dilation, groups, layout):
         bias = _check.flag(op, "bias", bias)
         xa, wa, g, geometry = self._conv_checked(op, n, x, weight, output_grad, stride, padding, dilation, groups, layout)
-        x_grad = self._conv_x_backward(wa, g, geometry, _alloc.empty(xa.shape, xa.dtype))
-        weight_grad = self._conv_weight_backward(xa, g, geometry, _alloc.empty(wa.shape, wa.dtype))
+        return self._conv_grads(n, xa, wa, g, geometry, True, bias)
+
+    def _conv_grads(self, n, x, w, g, geometry, wants_x, bias):
+        """The gradients of checked operands, None for one that is not wanted."""
+        x_grad = self._conv_x_backward(w, g, geometry, _alloc.empty(x.shape, x.dtype)) if wants_x else None
+        weight_grad = self._conv_weight_backward(x, g, geometry, _alloc.empty(w.shape, w.dtype))
         if not bias:
             return x_grad, weight_grad, None
-        bias_grad = _alloc.empty((geometry.groups * geometry.outputs,), xa.dtype)
+        bias_grad = _alloc.empty((geometry.groups * geometry.outputs,), x.dtype)
         return x_grad, weight_grad, self._conv_bias_backward(g, n + 1 if geometry.channels_last else 1, bias_grad)
 
     # ---------------------------------------------------------------- the defaults: tap by tap, in double precision
