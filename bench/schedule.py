@@ -90,6 +90,7 @@ class Measurement:
 def measure(workloads, entries, settings, step: Callable[[str], None] = lambda name: None):
     """Take every round of every workload; `step` is told the workload after each of `steps(workloads, settings)` visits."""
     found = Measurement()
+    _make_references(workloads, step)
     for threads in settings.threads:
         found.limits[threads], found.core_control[threads] = _limits(threads)
     for launch in range(settings.launches):
@@ -104,7 +105,7 @@ def measure(workloads, entries, settings, step: Callable[[str], None] = lambda n
 
 
 def steps(workloads, settings):
-    return settings.launches * len(settings.threads) * len(workloads)
+    return settings.launches * len(settings.threads) * len(workloads) + len(_without_reference(workloads))
 
 
 def _limits(threads):
@@ -112,26 +113,34 @@ def _limits(threads):
         return process.ask("limits"), process.ask("control")["control_ns"]
 
 
-def _make_references(workloads):
+def _without_reference(workloads):
+    """{path: a workload} of the references that are not there yet; several workloads may have one together."""
+    paths = {path_of(w): w for w in workloads}
+    return {path: w for path, w in paths.items() if not path.exists()}
+
+
+def _make_references(workloads, step):
     """What results are compared with: on all CPUs, for nothing is timed meanwhile."""
+    missing = _without_reference(workloads)
     with ExitStack() as stack:
         idle = SimpleQueue()
-        for _ in range(min(len(workloads), os.cpu_count() or 1)):
+        for _ in range(min(len(missing), os.cpu_count() or 1)):
             idle.put(stack.enter_context(Process("cpuops", 1)))
 
-        def make(workload):
+        def make(path, workload):
             process = idle.get()
             try:
-                process.ask("reference", workload=workload.name, path=str(path_of(workload)))
+                process.ask("reference", workload=workload.name, path=str(path))
             finally:
                 idle.put(process)
+            return workload.name
 
         with ThreadPoolExecutor(idle.qsize() or 1) as pool:
-            list(pool.map(make, workloads))
+            for name in pool.map(make, missing.keys(), missing.values()):
+                step(name)
 
 
 def _group(workloads, entries, threads, rounds, found, step):
-    _make_references([w for w in workloads if not path_of(w).exists()])
     with ExitStack() as stack:
         started = [
             stack.enter_context(Process(e.engine, threads, e.package, e.name)) for e in entries if e.name not in found.missing

@@ -95,6 +95,10 @@ class Workload(ABC):
     def cost(self, job: Job, results: tuple) -> Cost:
         """Its arithmetic and its least traffic."""
 
+    def part(self, job: Job, positions: Callable[[int], np.ndarray]) -> Job:
+        """The job at the cells `positions(size)` alone, where a cell of the results depends on no other cell; else the job itself."""
+        return job
+
     @abstractmethod
     def expected(self, job: Job) -> tuple[tuple, list, float]:
         """(results of the oracle, what an error of each is relative to, allowed relative error)."""
@@ -154,6 +158,13 @@ class OperationWorkload(Workload):
             return Call(job.args, job.options)
         rng = np.random.default_rng(zlib.crc32(f"{row.name}/{self.label}".encode()))
         return self.make(rng)
+
+    def part(self, job, positions):
+        shapes = {a.shape for a in job.arrays.values()}
+        if not METHODS[self.method][0].elementwise or len(shapes) > 1:
+            return job
+        at = positions(next(iter(job.arrays.values())).size)
+        return Job(self, {k: v.reshape(-1)[at] if isinstance(v, np.ndarray) else v for k, v in job.args.items()}, job.options)
 
     def expected(self, job):
         row, gradient = METHODS[self.method]

@@ -49,44 +49,60 @@ class Taps:
                 yield tap, tuple(outs), tuple(ins)
 
 
-def groups_of(x, weight, groups):
-    """(channels of x, rows of weight) for each group."""
-    ci, co = weight.shape[1], weight.shape[0] // groups
-    return [(slice(g * ci, (g + 1) * ci), slice(g * co, (g + 1) * co)) for g in range(groups)]
+def by_group(a, groups, axis):
+    """The channels of an axis as [groups, channels of one]."""
+    return a.reshape((*a.shape[:axis], groups, a.shape[axis] // groups, *a.shape[axis + 1 :]))
+
+
+def ungrouped(a):
+    """[B, groups, channels, …] as [B, groups·channels, …]."""
+    return a.reshape((a.shape[0], a.shape[1] * a.shape[2], *a.shape[3:]))
+
+
+def flat(cells):
+    """[B, groups, channels, …] as [B, groups, channels, cells]."""
+    return cells.reshape((*cells.shape[:3], int(np.prod(cells.shape[3:]))))
+
+
+def mixed(matrices, cells):
+    """matrices [groups, m, n] times the channels of cells [B, groups, n, …]."""
+    return np.matmul(matrices, flat(cells)).reshape((*cells.shape[:2], matrices.shape[1], *cells.shape[3:]))
+
+
+def paired(a, b):
+    """Σ over samples and cells of a [B, groups, m, …] times b [B, groups, n, …]: [groups, m, n]."""
+    return np.matmul(flat(a), flat(b).swapaxes(-1, -2)).sum(0)
 
 
 def conv(x, weight, bias, stride, padding, dilation, groups):
     """Σ over channels and taps of x·weight."""
     taps = Taps(x.shape[2:], weight.shape[2:], stride, padding, dilation)
-    out = np.zeros((x.shape[0], weight.shape[0], *taps.out))
-    for ci, co in groups_of(x, weight, groups):
-        for tap, outs, ins in taps:
-            cells = x[(slice(None), ci, *ins)]
-            out[(slice(None), co, *outs)] += np.einsum("bc...,oc->bo...", cells, weight[(co, slice(None), *tap)])
+    cells, w = by_group(x, groups, 1), by_group(weight, groups, 0)
+    out = np.zeros((x.shape[0], *w.shape[:2], *taps.out))
+    for tap, outs, ins in taps:
+        out[(..., *outs)] += mixed(w[(..., *tap)], cells[(..., *ins)])
+    out = ungrouped(out)
     return out if bias is None else out + bias.reshape((-1,) + (1,) * (x.ndim - 2))
 
 
 def conv_x_backward(x, weight, output_grad, stride, padding, dilation, groups):
     """The same sum, read as a function of x."""
     taps = Taps(x.shape[2:], weight.shape[2:], stride, padding, dilation)
-    grad = np.zeros(x.shape)
-    for ci, co in groups_of(x, weight, groups):
-        for tap, outs, ins in taps:
-            g = output_grad[(slice(None), co, *outs)]
-            grad[(slice(None), ci, *ins)] += np.einsum("bo...,oc->bc...", g, weight[(co, slice(None), *tap)])
-    return grad
+    g, w = by_group(output_grad, groups, 1), by_group(weight, groups, 0)
+    grad = np.zeros(by_group(x, groups, 1).shape)
+    for tap, outs, ins in taps:
+        grad[(..., *ins)] += mixed(w[(..., *tap)].swapaxes(1, 2), g[(..., *outs)])
+    return ungrouped(grad)
 
 
 def conv_weight_backward(x, weight, output_grad, stride, padding, dilation, groups):
     """The same sum, read as a function of weight."""
     taps = Taps(x.shape[2:], weight.shape[2:], stride, padding, dilation)
-    grad = np.zeros(weight.shape)
-    for ci, co in groups_of(x, weight, groups):
-        for tap, outs, ins in taps:
-            g, cells = output_grad[(slice(None), co, *outs)], x[(slice(None), ci, *ins)]
-            summed = [0, *range(2, x.ndim)]
-            grad[(co, slice(None), *tap)] = np.tensordot(g, cells, (summed, summed))
-    return grad
+    g, cells = by_group(output_grad, groups, 1), by_group(x, groups, 1)
+    grad = np.zeros(by_group(weight, groups, 0).shape)
+    for tap, outs, ins in taps:
+        grad[(..., *tap)] = paired(g[(..., *outs)], cells[(..., *ins)])
+    return grad.reshape(weight.shape)
 
 
 def bias_backward(output_grad):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from oracle.conv import bias_backward, pad_pairs, per_axis
+from oracle.conv import bias_backward, by_group, mixed, pad_pairs, paired, per_axis, ungrouped
 
 
 class Laid:
@@ -35,18 +35,9 @@ class Laid:
             yield tap, cells, places
 
 
-def select(a, channels, cells):
-    return a[np.ix_(range(a.shape[0]), range(*channels.indices(a.shape[1])), *cells)]
-
-
-def groups_of(weight, groups):
-    """(channels of x, channels of the output) for each group."""
-    ci, co = weight.shape[0] // groups, weight.shape[1]
-    return [(slice(g * ci, (g + 1) * ci), slice(g * co, (g + 1) * co)) for g in range(groups)]
-
-
-def add_at(out, channels, places, values):
-    out[np.ix_(range(out.shape[0]), range(*channels.indices(out.shape[1])), *places)] += values
+def at(cells):
+    """The index of cells along the last axes."""
+    return (..., *np.ix_(*cells))
 
 
 def family(n):
@@ -54,28 +45,28 @@ def family(n):
 
     def forward(x, weight, bias=None, *, stride=1, padding=0, output_padding=0, dilation=1, groups=1):
         laid = Laid(x.shape[2:], weight.shape[2:], stride, padding, output_padding, dilation)
-        out = np.zeros((x.shape[0], weight.shape[1] * groups, *laid.out))
-        for ci, co in groups_of(weight, groups):
-            for tap, cells, places in laid:
-                add_at(out, co, places, np.einsum("bc...,co->bo...", select(x, ci, cells), weight[(ci, slice(None), *tap)]))
+        xs, w = by_group(x, groups, 1), by_group(weight, groups, 0).swapaxes(1, 2)
+        out = np.zeros((x.shape[0], *w.shape[:2], *laid.out))
+        for tap, cells, places in laid:
+            out[at(places)] += mixed(w[(..., *tap)], xs[at(cells)])
+        out = ungrouped(out)
         return out if bias is None else out + bias.reshape((-1,) + (1,) * n)
 
     def x_backward(weight, output_grad, *, stride=1, padding=0, output_padding=0, dilation=1, groups=1):
         laid = Laid(None, weight.shape[2:], stride, padding, output_padding, dilation, output_grad.shape[2:])
-        grad = np.zeros((output_grad.shape[0], weight.shape[0], *laid.length))
-        for ci, co in groups_of(weight, groups):
-            for tap, cells, places in laid:
-                add_at(grad, ci, cells, np.einsum("bo...,co->bc...", select(output_grad, co, places), weight[(ci, slice(None), *tap)]))
-        return grad
+        g, w = by_group(output_grad, groups, 1), by_group(weight, groups, 0)
+        grad = np.zeros((output_grad.shape[0], *w.shape[:2], *laid.length))
+        for tap, cells, places in laid:
+            grad[at(cells)] += mixed(w[(..., *tap)], g[at(places)])
+        return ungrouped(grad)
 
     def weight_backward(x, weight, output_grad, *, stride=1, padding=0, output_padding=0, dilation=1, groups=1):
         laid = Laid(x.shape[2:], weight.shape[2:], stride, padding, output_padding, dilation)
-        grad = np.zeros(weight.shape)
-        summed = [0, *range(2, n + 2)]
-        for ci, co in groups_of(weight, groups):
-            for tap, cells, places in laid:
-                grad[(ci, slice(None), *tap)] = np.tensordot(select(x, ci, cells), select(output_grad, co, places), (summed, summed))
-        return grad
+        xs, g = by_group(x, groups, 1), by_group(output_grad, groups, 1)
+        grad = np.zeros(by_group(weight, groups, 0).shape)
+        for tap, cells, places in laid:
+            grad[(..., *tap)] = paired(xs[at(cells)], g[at(places)])
+        return grad.reshape(weight.shape)
 
     def only_bias_backward(x, bias, output_grad):
         return bias_backward(output_grad)

@@ -1,4 +1,4 @@
-"""Connectionist temporal classification, state by state."""
+"""Connectionist temporal classification, frame by frame."""
 
 import numpy as np
 
@@ -13,31 +13,36 @@ def states_of(labels, blank):
     return states
 
 
-def before(states, s):
-    """The states from which one gets to s: itself, the one before, and the label before that one if it is another."""
-    if s % 2 and s > 1 and states[s] != states[s - 2]:
-        return [s, s - 1, s - 2]
-    return [s, s - 1] if s else [s]
+def over(states):
+    """Whether one gets to a state from the one two before: to a label from the label before that, if it is another."""
+    return np.array([s % 2 == 1 and s > 1 and states[s] != states[s - 2] for s in range(len(states))])
 
 
 def log_alphas(logs, states):
     """log P(at state s after frame t, and what was emitted until then), from a row before the first frame on."""
-    alphas = [[0.0] + [NEVER] * (len(states) - 1)]
-    for log in logs:
-        last = alphas[-1]
-        alphas.append([np.logaddexp.reduce([last[k] for k in before(states, s)]) + log[c] for s, c in enumerate(states)])
-    return np.array(alphas)
+    skips = over(states)
+    alphas = np.full((len(logs) + 1, len(states)), NEVER)
+    alphas[0, 0] = 0.0
+    for t, log in enumerate(logs):
+        last, now = alphas[t], alphas[t].copy()
+        now[1:] = np.logaddexp(now[1:], last[:-1])
+        now[2:] = np.where(skips[2:], np.logaddexp(now[2:], last[:-2]), now[2:])
+        alphas[t + 1] = now + log[states]
+    return alphas
 
 
 def log_betas(logs, states):
     """log P(what is emitted after frame t, from state s), until a row after the last frame."""
-    end = len(states) - 1
-    betas = [[0.0 if s >= end - 1 else NEVER for s in range(len(states))]]
-    for log in logs[::-1]:
-        after = betas[0]
-        reached = [[k for k in range(len(states)) if s in before(states, k)] for s in range(len(states))]
-        betas.insert(0, [np.logaddexp.reduce([after[k] + log[states[k]] for k in ks]) for ks in reached])
-    return np.array(betas)
+    skips = over(states)
+    betas = np.full((len(logs) + 1, len(states)), NEVER)
+    betas[-1, -2:] = 0.0
+    for t in reversed(range(len(logs))):
+        after = betas[t + 1] + logs[t][states]
+        now = after.copy()
+        now[:-1] = np.logaddexp(now[:-1], after[1:])
+        now[:-2] = np.where(skips[2:], np.logaddexp(now[:-2], after[2:]), now[:-2])
+        betas[t] = now
+    return betas
 
 
 def samples(log_probs, targets, input_lengths, target_lengths, blank):
@@ -67,9 +72,8 @@ def ctc_loss_backward(
             total = np.logaddexp.reduce(alphas[-1][-2:])
             if np.isneginf(total):
                 continue
-            for t, log in enumerate(logs):
-                grad[t, n] = np.exp(log)
-                for s, c in enumerate(states):
-                    grad[t, n, c] -= np.exp(alphas[t + 1, s] + betas[t + 1, s] - total)
-                grad[t, n] *= grad_loss[n]
+            of_sample = np.exp(logs)
+            for s, c in enumerate(states):
+                of_sample[:, c] -= np.exp(alphas[1:, s] + betas[1:, s] - total)
+            grad[: len(logs), n] = of_sample * grad_loss[n]
     return grad

@@ -74,9 +74,9 @@ def max_over(x, axes):
 
 def max_backward(x, output_grad, indices):
     """Each gradient is added to the cell it came from."""
-    grad = np.zeros(flat_planes(x).shape)
-    for at in np.ndindex(output_grad.shape):
-        grad[at[0], at[1], indices[at]] += output_grad[at]
+    grad = np.zeros(x.size)
+    first = np.arange(x.shape[0] * x.shape[1]).reshape((*x.shape[:2], 1)) * int(np.prod(x.shape[2:]))
+    np.add.at(grad, (first + flat_planes(indices)).reshape(-1), output_grad.reshape(-1))
     return grad.reshape(x.shape)
 
 
