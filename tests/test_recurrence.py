@@ -126,3 +126,28 @@ def test_inference_keeps_one_step():
     projected, h0, c0, w_hh = operands("lstm", (6, 4, 5), "float32")
     found = _recurrence_loops.lstm(cpuops.CpuBackend(), projected, h0, c0, w_hh, False)
     assert [a.shape if a is not None else None for a in found] == [(7, 4, 5), None, (1, 4, 5), None]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_products_with_the_input_are_made_again(kind, serial):
+    """A layer keeps none of them; its second derivatives are those of a sequence that keeps them."""
+    layer = {"lstm": nn.LSTM, "gru": nn.GRU}[kind](3, 5, generator=0, dtype=np.float64)
+    x = Var(seeded("again", kind).standard_normal((4, 2, 3)))
+    w_ih, w_hh, b_ih, b_hh = layer.weight_ih_0, layer.weight_hh_0, layer.bias_ih_0, layer.bias_hh_0
+    zeros = np.zeros((2, 5))
+    with autograd.using(serial):
+        if kind == "lstm":
+            projected = autograd.linear(x, w_ih, b_ih + b_hh)
+            kept = _recurrence.lstm_sequence(projected, zeros, zeros, w_hh)[0]
+        else:
+            projected = autograd.linear(x, w_ih, b_ih)
+            kept = _recurrence.gru_sequence(projected, zeros, w_hh, b_hh)
+        made = layer(x)[0]
+        holds = [any(np.array_equal(a, projected.array) for a in v.grad_fn.saved_tensors()) for v in (kept, made)]
+        assert holds == [True, False]
+    seconds = []
+    for y in (kept, made):
+        (first,) = autograd.grad(autograd.square(y).sum(), x, create_graph=True)
+        seconds.append(autograd.grad(autograd.square(first).sum(), [x, w_ih, w_hh, b_hh]))
+    for a, b in zip(*seconds, strict=True):
+        assert np.abs(a).max() > 0 and a.tobytes() == b.tobytes()

@@ -2,6 +2,8 @@
 
 The products of all steps with the input are made before, at once; the gradients of the weights are made after, at once; only what
 depends on the step before is in the loops. Arrays are [L, B, …] in the order of the loop.
+
+Only second derivatives take those products again. `again`, a function that makes them anew, is kept in their place where it is given.
 """
 
 from __future__ import annotations
@@ -27,16 +29,16 @@ __all__ = ["gru_sequence", "lstm_sequence"]
 
 
 def recorded(
-    node: type[GradFn], run: Callable[..., tuple[list[Array], tuple[Any, ...]]], names: tuple[str, ...], values: tuple[Any, ...]
+    node: type[_Sequence], run: Callable[..., tuple[list[Array], tuple[Any, ...]]], values: tuple[Any, ...], again: Callable[[], Var] | None
 ) -> list[Var]:
     """The results of `run` on a backend, the arrays of `values`, and whether a gradient is needed, as one operation on the tape."""
-    pairs = [operand(node.op, name, value) for name, value in zip(names, values, strict=True)]
+    pairs = [operand(node.op, name, value) for name, value in zip(node.operands, values, strict=True)]
     settings = current()
     backend = settings.backend or default_backend()
     edges = [edge for _, edge in pairs]
     needed = settings.recording and any(edge is not None for edge in edges)
     results, saved = run(backend, *(a for a, _ in pairs), needed)
-    made = node(backend, edges, saved) if needed else None
+    made = node(backend, edges, (again or saved[0], *saved[1:])) if needed else None
     return [attached(result, made and made._result(i)) for i, result in enumerate(results)]
 
 
@@ -47,6 +49,9 @@ class _Sequence(GradFn):
 
     def _gradient_vars(self, g: Var, needs: Any) -> Any:
         saved = dict(zip(self.saved_names, self._kept(), strict=True))
+        if callable(saved["projected"]):
+            with F.using(self._backend), F.no_grad():
+                saved["projected"] = saved["projected"]().array
         operands = [attached(saved[name], edge) for name, edge in zip(self.operands, self._edges, strict=True)]
         with F.using(self._backend), F.enable_grad():
             return through(self.steps, operands, self.whole(g, operands))
@@ -118,9 +123,9 @@ class LstmBackward(_Sequence):
         return F.concat([h, F.expand_dims(c, 0)])
 
 
-def lstm_sequence(projected: Var, h0: Var, c0: Var, w_hh: Var) -> tuple[Var, Var]:
+def lstm_sequence(projected: Var, h0: Var, c0: Var, w_hh: Var, again: Callable[[], Var] | None = None) -> tuple[Var, Var]:
     """h of every step [L, B, H] and the last c [B, H], of projected [L, B, 4·H], h0 and c0 [B, H], w_hh [H, 4·H]."""
-    outputs, c = recorded(LstmBackward, run_lstm, LstmBackward.operands, (projected, h0, c0, w_hh))
+    outputs, c = recorded(LstmBackward, run_lstm, (projected, h0, c0, w_hh), again)
     return outputs, c
 
 
@@ -165,9 +170,9 @@ class GruBackward(_Sequence):
         return F.stack(found)
 
 
-def gru_sequence(projected: Var, h0: Var, w_hh: Var, b_hh: Var) -> Var:
+def gru_sequence(projected: Var, h0: Var, w_hh: Var, b_hh: Var, again: Callable[[], Var] | None = None) -> Var:
     """[L, B, H] of projected [L, B, 3·H], h0 [B, H], w_hh [H, 3·H], b_hh [3·H]: h of every step."""
-    return recorded(GruBackward, run_gru, GruBackward.operands, (projected, h0, w_hh, b_hh))[0]
+    return recorded(GruBackward, run_gru, (projected, h0, w_hh, b_hh), again)[0]
 
 
 # ---------------------------------------------------------------- both

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -148,7 +149,8 @@ class LSTM(_Recurrent):
 
     def _run(self, x: Var, state: Any, w_ih: Var, w_hh: Var, b_ih: Var, b_hh: Var) -> tuple[Var, Any]:
         h, c = state
-        found, c = lstm_sequence(F.linear(x, w_ih, b_ih + b_hh), h, c, w_hh)
+        project = partial(F.linear, x, w_ih, b_ih + b_hh)
+        found, c = lstm_sequence(project(), h, c, w_hh, project)
         return found, (found[-1], c)
 
 
@@ -168,5 +170,6 @@ class GRU(_Recurrent):
         return outputs, F.stack(last)
 
     def _run(self, x: Var, state: Any, w_ih: Var, w_hh: Var, b_ih: Var, b_hh: Var) -> tuple[Var, Any]:
-        found = gru_sequence(F.linear(x, w_ih, b_ih), state, w_hh, b_hh)
+        project = partial(F.linear, x, w_ih, b_ih)
+        found = gru_sequence(project(), state, w_hh, b_hh, project)
         return found, found[-1]
