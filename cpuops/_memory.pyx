@@ -60,7 +60,9 @@ cdef extern from *:
     #define MAPPED_BYTES ((size_t)1 << 20)
     #define HUGE_BYTES ((size_t)4 << 20)          /* from this size on huge pages are asked for */
 
-    #define VARIED_BYTES ((size_t)4096)           /* from this size on a somewhat larger free block is taken, too */
+    #define VARIED_BYTES ((size_t)4096)           /* from this size on a larger free block is taken, too: */
+    #define FURTHER_ARRAY 2                       /* 25 % larger, so that shapes that vary find memory */
+    #define FURTHER_SCRATCH 16                    /* four times, for it comes back at once */
 
     /* ---- size classes: multiples of 64 up to 1024, then eight an octave */
     #define CLASSES 448
@@ -163,13 +165,12 @@ cdef extern from *:
         }
     }
 
-    /* memory of at least n bytes (n <= LARGEST), or NULL */
-    static inline void *pool_take(size_t n, size_t *capacity, int *zeroed) {
+    /* memory of at least n bytes (n <= LARGEST), or NULL; of large blocks one of the next `further` classes will do, too */
+    static inline void *pool_take(size_t n, int further, size_t *capacity, int *zeroed) {
         size_t cap;
         int cls = size_class(n ? n : 1, &cap);
         if (cap <= pool.limit) {
-            /* of large blocks the next two classes will do as well (25 % above): shapes that vary find memory too */
-            int last = cap >= VARIED_BYTES && cls + 2 < CLASSES ? cls + 2 : cls;
+            int last = cap >= VARIED_BYTES && cls + further < CLASSES ? cls + further : cls;
             for (; cls <= last; cls++) {
                 Free *f = pool.top[cls];
                 if (f) {
@@ -229,11 +230,12 @@ cdef extern from *:
     }
     """
     const size_t LARGEST
+    const int FURTHER_ARRAY, FURTHER_SCRATCH
     ctypedef struct Pool:
         size_t blocks, held, in_use, limit
         unsigned long long hits, misses
     Pool pool
-    void *pool_take(size_t n, size_t *capacity, int *zeroed) noexcept
+    void *pool_take(size_t n, int further, size_t *capacity, int *zeroed) noexcept
     void pool_give(void *p, size_t capacity) noexcept
     void pool_shrink(size_t keep) noexcept
 
@@ -270,7 +272,7 @@ cdef class Block:
         return self.size
 
 
-cdef Block take(size_t nbytes):
+cdef Block take(size_t nbytes, int further=FURTHER_ARRAY):
     """A Block of nbytes, or None where there is no memory."""
     cdef Block block
     cdef size_t capacity = 0
@@ -279,7 +281,7 @@ cdef Block take(size_t nbytes):
     if nbytes > LARGEST:
         return None
     block = Block.__new__(Block)
-    p = pool_take(nbytes, &capacity, &zeroed)
+    p = pool_take(nbytes, further, &capacity, &zeroed)
     if p == NULL:
         return None
     block.ptr = p
@@ -291,7 +293,7 @@ cdef Block take(size_t nbytes):
 
 cdef Block scratch(size_t nbytes):
     """Uninitialised memory for a kernel, 64-byte aligned; MemoryError where there is none. Needs the GIL."""
-    cdef Block block = take(nbytes)
+    cdef Block block = take(nbytes, FURTHER_SCRATCH)
     if block is None:
         raise MemoryError(f"cpuops: cannot allocate {nbytes} bytes of scratch memory")
     return block

@@ -206,6 +206,17 @@ def test_a_somewhat_larger_block_serves_too(pool):
     assert address(_memory.empty((800_000,), np.uint8)) != where
 
 
+def test_scratch_takes_a_much_larger_block(pool):
+    """The packed operands of a small product lie where those of a larger one lay."""
+    backend = CpuBackend()
+    for n in (512, 256):
+        a, out = np.ones((n, n), F4), np.empty((n, n), F4)
+        misses = pool.info()["misses"]
+        backend.matmul(a, a, out=out)
+        assert pool.info()["misses"] - misses == (n == 512)
+        assert (out == n).all()
+
+
 def test_counts_are_exact(pool):
     before = pool.info()
     assert before["held"] == before["blocks"] == 0

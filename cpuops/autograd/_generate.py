@@ -12,11 +12,11 @@ What is written for ``relu``:
         var = new(Var); var.array = output
         if settings.recording and (edge_x is not None):
             node = new(ReluBackward)
-            node.id = next_id(); node._backend = backend; node._edges = (edge_x,); node._saved = (x,)
+            node.id = next_id(); node._backend = backend; node._edges = (edge_x,); node._saved = (output,)
             …
     def _compute(ops, g, needs, saved):
-        x, = saved
-        return (ops.relu_backward(g, x),)
+        output, = saved
+        return (ops.relu_backward(g, output),)
 """
 
 from __future__ import annotations

@@ -35,6 +35,9 @@ ACTIVATED = ("linear_activation", *(f"conv{n}d_activation" for n in (1, 2, 3)))
 RUNS = {"attention": "attention_with_logsumexp", **{op: f"{op}_with_sum" for op in ACTIVATED}}
 # operation -> when its output serves the gradient in place of what the run returns besides: relu's slope is that of its result
 SERVES = dict.fromkeys(ACTIVATED, "isinstance(activation, str) and activation == 'relu'")
+# operations that clip at exact bounds: their result lies within them where the operand does, and serves the gradient in its place: what
+# follows mostly keeps it anyway
+CLIPS = frozenset({"relu", "relu6"})
 # operation -> the gradient's method, where that is not the name with _backward
 GRADIENTS = {"attention_with_logsumexp": "attention_backward", **{f"{op}_with_sum": f"{op}_backward" for op in ACTIVATED}}
 # method -> its NamedTuple, where that is not the name in capitals with Grads
@@ -195,7 +198,7 @@ def gradient_call(
     texts, uses = [], []
     optional = {a.name for a in arguments if a.keyword}
     for argument in arguments_of(home, method):
-        name = argument.name
+        name = "output" if op in CLIPS and argument.name == "x" else argument.name
         if (method, name) in ASKED:
             value = f"needs_{ASKED[method, name]} is not None"
         elif name in ARRIVING:
