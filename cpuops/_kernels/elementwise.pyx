@@ -4,9 +4,10 @@ Parallel over blocks of cells; each cell is written by one thread and depends on
 number of its blocks, for those who ask how its work is shared.
 """
 cimport numpy as cnp
-from cython.parallel cimport prange
+from cython.parallel cimport parallel, threadid
 
 from cpuops._kernels.blocks cimport block_count, block_end, block_start
+from cpuops._kernels.tasks cimport Tasks, tasks_begin, tasks_next
 from cpuops._kernels.types cimport data, real
 from cpuops._memory cimport Block, scratch
 
@@ -60,13 +61,18 @@ def unary(real tag, int op, cnp.ndarray x, cnp.ndarray out, Py_ssize_t n, double
     cdef const real *xp = <const real *> data(x)
     cdef real *outp = <real *> data(out)
     cdef Py_ssize_t b, blocks = block_count(n, BLOCK)
+    cdef Tasks queue
     with nogil:
         if num_threads <= 1:
             for b in range(blocks):
                 unary_block(tag, op, xp, outp, b, n, p, q)
         else:
-            for b in prange(blocks, schedule='dynamic', num_threads=num_threads):
-                unary_block(tag, op, xp, outp, b, n, p, q)
+            tasks_begin(&queue, blocks, num_threads)
+            with parallel(num_threads=num_threads):
+                b = tasks_next(&queue, threadid())
+                while b >= 0:
+                    unary_block(tag, op, xp, outp, b, n, p, q)
+                    b = tasks_next(&queue, threadid())
     return blocks
 
 
@@ -86,13 +92,18 @@ def unary_backward(real tag, int op, cnp.ndarray g, cnp.ndarray x, cnp.ndarray o
     cdef const real *xp = <const real *> data(x)
     cdef real *outp = <real *> data(out)
     cdef Py_ssize_t b, blocks = block_count(n, BLOCK)
+    cdef Tasks queue
     with nogil:
         if num_threads <= 1:
             for b in range(blocks):
                 unary_backward_block(tag, op, gp, xp, outp, b, n, p, q)
         else:
-            for b in prange(blocks, schedule='dynamic', num_threads=num_threads):
-                unary_backward_block(tag, op, gp, xp, outp, b, n, p, q)
+            tasks_begin(&queue, blocks, num_threads)
+            with parallel(num_threads=num_threads):
+                b = tasks_next(&queue, threadid())
+                while b >= 0:
+                    unary_backward_block(tag, op, gp, xp, outp, b, n, p, q)
+                    b = tasks_next(&queue, threadid())
     return blocks
 
 
@@ -122,13 +133,18 @@ def binary(real tag, int op, cnp.ndarray x, Py_ssize_t x_offset, cnp.ndarray y, 
     cdef const real *yp = <const real *> data(y) + y_offset
     cdef real *outp = <real *> data(out)
     cdef Py_ssize_t b, blocks = block_count(n, BLOCK)
+    cdef Tasks queue
     with nogil:
         if num_threads <= 1:
             for b in range(blocks):
                 binary_block(tag, op, xp, yp, outp, ndim, d, sx, sy, b, n)
         else:
-            for b in prange(blocks, schedule='dynamic', num_threads=num_threads):
-                binary_block(tag, op, xp, yp, outp, ndim, d, sx, sy, b, n)
+            tasks_begin(&queue, blocks, num_threads)
+            with parallel(num_threads=num_threads):
+                b = tasks_next(&queue, threadid())
+                while b >= 0:
+                    binary_block(tag, op, xp, yp, outp, ndim, d, sx, sy, b, n)
+                    b = tasks_next(&queue, threadid())
     return blocks
 
 
@@ -166,13 +182,18 @@ def binary_backward(real tag, int op, cnp.ndarray g, cnp.ndarray x, cnp.ndarray 
     rows.n, rows.row, rows.y_row, rows.y_rows, rows.ystep = n, row, y_row, y_rows, ystep
     rows.per_row = block_count(n, BLOCK)
     cdef Py_ssize_t b, blocks = m * rows.per_row
+    cdef Tasks queue
     with nogil:
         if num_threads <= 1:
             for b in range(blocks):
                 pair_block(tag, op, gp, xp, yp, dxp, dyp, &rows, b)
         else:
-            for b in prange(blocks, schedule='dynamic', num_threads=num_threads):
-                pair_block(tag, op, gp, xp, yp, dxp, dyp, &rows, b)
+            tasks_begin(&queue, blocks, num_threads)
+            with parallel(num_threads=num_threads):
+                b = tasks_next(&queue, threadid())
+                while b >= 0:
+                    pair_block(tag, op, gp, xp, yp, dxp, dyp, &rows, b)
+                    b = tasks_next(&queue, threadid())
     return blocks
 
 
@@ -200,13 +221,18 @@ def binary_backward_rows(real tag, int op, cnp.ndarray g, cnp.ndarray full, cnp.
     if p.parts > 1:
         block = scratch(p.parts * n * sizeof(double))
         sums = <double *> block.ptr
+    cdef Tasks queue
     with nogil:
         if num_threads <= 1:
             for t in range(tasks):
                 pair_rows(tag, op, &p, gp, fp, rp, row_is_x, dfp, drp, sums, t)
         else:
-            for t in prange(tasks, schedule='dynamic', num_threads=num_threads):
-                pair_rows(tag, op, &p, gp, fp, rp, row_is_x, dfp, drp, sums, t)
+            tasks_begin(&queue, tasks, num_threads)
+            with parallel(num_threads=num_threads):
+                t = tasks_next(&queue, threadid())
+                while t >= 0:
+                    pair_rows(tag, op, &p, gp, fp, rp, row_is_x, dfp, drp, sums, t)
+                    t = tasks_next(&queue, threadid())
         if p.parts > 1:
             if real is float:
                 pair_rows_merge_f32(&p, sums, drp)

@@ -1,9 +1,10 @@
 # Embedding: rows of a table by index, and their gradient. The indices have been checked.
 cimport numpy as cnp
-from cython.parallel cimport prange
+from cython.parallel cimport parallel, threadid
 from libc.stdint cimport int64_t
 
 from cpuops._kernels.blocks cimport block_count, block_end, block_start
+from cpuops._kernels.tasks cimport Tasks, tasks_begin, tasks_next
 from cpuops._kernels.types cimport data, real
 
 cnp.import_array()
@@ -38,12 +39,17 @@ def embedding(real tag, cnp.ndarray table, cnp.ndarray indices, cnp.ndarray out,
     cdef Py_ssize_t cs = cnp.PyArray_STRIDE(table, 1) // <Py_ssize_t> sizeof(real)
     # 64 KB of output a block
     cdef Py_ssize_t rows = 1 + 65536 // (1 + d * <Py_ssize_t> sizeof(real)), blocks = block_count(n, rows), b
+    cdef Tasks queue
     with nogil:
         if num_threads <= 1:
             gather(t, rs, cs, index, o, 0, n, n, d)
         else:
-            for b in prange(blocks, schedule='dynamic', num_threads=num_threads):
-                gather(t, rs, cs, index, o, b, rows, n, d)
+            tasks_begin(&queue, blocks, num_threads)
+            with parallel(num_threads=num_threads):
+                b = tasks_next(&queue, threadid())
+                while b >= 0:
+                    gather(t, rs, cs, index, o, b, rows, n, d)
+                    b = tasks_next(&queue, threadid())
     return blocks
 
 
@@ -74,11 +80,16 @@ def embedding_backward(real tag, cnp.ndarray grad, cnp.ndarray indices, cnp.ndar
     cdef Py_ssize_t down = block_count(wanted, across) if across else 1
     cdef Py_ssize_t rows = block_count(v, min(down, v)) if v else 1
     cdef Py_ssize_t tasks = across * block_count(v, rows), task
+    cdef Tasks queue
     with nogil:
         if num_threads <= 1:
             if tasks:
                 scatter(g, index, o, 0, 1, v, d, n, v, d, accumulate)
         else:
-            for task in prange(tasks, schedule='dynamic', num_threads=num_threads):
-                scatter(g, index, o, task, across, rows, columns, n, v, d, accumulate)
+            tasks_begin(&queue, tasks, num_threads)
+            with parallel(num_threads=num_threads):
+                task = tasks_next(&queue, threadid())
+                while task >= 0:
+                    scatter(g, index, o, task, across, rows, columns, n, v, d, accumulate)
+                    task = tasks_next(&queue, threadid())
     return tasks

@@ -3,9 +3,10 @@
 Parallel over blocks of rows or cells, whose losses are added in order.
 """
 cimport numpy as cnp
-from cython.parallel cimport prange
+from cython.parallel cimport parallel, threadid
 
 from cpuops._kernels.blocks cimport block_count, block_end, block_start
+from cpuops._kernels.tasks cimport Tasks, tasks_begin, tasks_next
 from cpuops._kernels.types cimport data, real
 from cpuops._memory cimport Block, scratch
 
@@ -69,13 +70,18 @@ def cross_entropy(real tag, cnp.ndarray x, cnp.ndarray labels, cnp.ndarray out, 
     cdef double *sums = <double *> block.ptr
     cdef cnp.int64_t *counts = <cnp.int64_t *> (sums + blocks)
     cdef double total = 0, count = 0
+    cdef Tasks queue
     with nogil:
         if num_threads <= 1:
             for b in range(blocks):
                 loss_block(&q, xp, lp, each, sums, counts, b, size, n)
         else:
-            for b in prange(blocks, schedule='dynamic', num_threads=num_threads):
-                loss_block(&q, xp, lp, each, sums, counts, b, size, n)
+            tasks_begin(&queue, blocks, num_threads)
+            with parallel(num_threads=num_threads):
+                b = tasks_next(&queue, threadid())
+                while b >= 0:
+                    loss_block(&q, xp, lp, each, sums, counts, b, size, n)
+                    b = tasks_next(&queue, threadid())
         if reduction != 0:
             for b in range(blocks):
                 total += sums[b]
@@ -105,13 +111,18 @@ def cross_entropy_backward(real tag, cnp.ndarray g, cnp.ndarray x, cnp.ndarray l
     cdef const cnp.int64_t *lp = <const cnp.int64_t *> data(labels)
     cdef real *outp = <real *> data(out)
     cdef Py_ssize_t b, size = rows_a_block(classes), blocks = block_count(n, size), g_step = cnp.PyArray_NDIM(g)
+    cdef Tasks queue
     with nogil:
         if num_threads <= 1:
             for b in range(blocks):
                 loss_backward_block(&q, gp, g_step, scale, xp, lp, outp, b, size, n)
         else:
-            for b in prange(blocks, schedule='dynamic', num_threads=num_threads):
-                loss_backward_block(&q, gp, g_step, scale, xp, lp, outp, b, size, n)
+            tasks_begin(&queue, blocks, num_threads)
+            with parallel(num_threads=num_threads):
+                b = tasks_next(&queue, threadid())
+                while b >= 0:
+                    loss_backward_block(&q, gp, g_step, scale, xp, lp, outp, b, size, n)
+                    b = tasks_next(&queue, threadid())
     return blocks
 
 
@@ -137,13 +148,18 @@ def mse_loss(real tag, cnp.ndarray x, cnp.ndarray y, cnp.ndarray out, Py_ssize_t
     cdef Block block = scratch(blocks * 8)
     cdef double *sums = NULL if reduction == 0 else <double *> block.ptr
     cdef double total = 0
+    cdef Tasks queue
     with nogil:
         if num_threads <= 1:
             for b in range(blocks):
                 error_block(xp, yp, outp, sums, b, n)
         else:
-            for b in prange(blocks, schedule='dynamic', num_threads=num_threads):
-                error_block(xp, yp, outp, sums, b, n)
+            tasks_begin(&queue, blocks, num_threads)
+            with parallel(num_threads=num_threads):
+                b = tasks_next(&queue, threadid())
+                while b >= 0:
+                    error_block(xp, yp, outp, sums, b, n)
+                    b = tasks_next(&queue, threadid())
         if reduction != 0:
             for b in range(blocks):
                 total += sums[b]
@@ -169,11 +185,16 @@ def mse_loss_backward(real tag, cnp.ndarray g, cnp.ndarray x, cnp.ndarray y, cnp
     cdef real *dxp = <real *> data(dx)
     cdef real *dyp = <real *> data(dy)
     cdef Py_ssize_t b, g_step = each, blocks = block_count(n, BLOCK)
+    cdef Tasks queue
     with nogil:
         if num_threads <= 1:
             for b in range(blocks):
                 error_backward_block(gp, g_step, scale, xp, yp, dxp, dyp, b, n)
         else:
-            for b in prange(blocks, schedule='dynamic', num_threads=num_threads):
-                error_backward_block(gp, g_step, scale, xp, yp, dxp, dyp, b, n)
+            tasks_begin(&queue, blocks, num_threads)
+            with parallel(num_threads=num_threads):
+                b = tasks_next(&queue, threadid())
+                while b >= 0:
+                    error_backward_block(gp, g_step, scale, xp, yp, dxp, dyp, b, n)
+                    b = tasks_next(&queue, threadid())
     return blocks

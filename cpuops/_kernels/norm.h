@@ -50,7 +50,7 @@ typedef struct {
     ptrdiff_t parts, part;            /* blocks of the batch, or of a channel's cells, and their size */
     ptrdiff_t together;               /* channels of a unit, where they have few cells */
     ptrdiff_t threads;
-    ptrdiff_t units, next;            /* units of the present stage; the first that no worker has taken */
+    ptrdiff_t units;                  /* of the present stage */
     int stage, columnwise, cut;
     double *memory;                   /* statistics and partial sums, shared */
     ptrdiff_t sums;                   /* doubles of it before what each unit has for itself */
@@ -60,16 +60,6 @@ typedef struct {
 typedef void (*norm_cut)(norm_plan *p); /* fills in the cut, and the bytes of memory that it takes */
 typedef int (*norm_stage)(norm_plan *p); /* joins what the stage before left, sets p->units; 0 when there is nothing more */
 typedef void (*norm_work)(const norm_plan *p, ptrdiff_t unit);
-
-static void work_units(norm_plan *p, norm_work work)
-{
-    for (;;) {
-        ptrdiff_t u = __atomic_fetch_add(&p->next, 1, __ATOMIC_RELAXED);
-        if (u >= p->units)
-            return;
-        work(p, u);
-    }
-}
 
 INLINE ptrdiff_t smaller(ptrdiff_t a, ptrdiff_t b) { return a < b ? a : b; }
 INLINE ptrdiff_t larger(ptrdiff_t a, ptrdiff_t b) { return a > b ? a : b; }

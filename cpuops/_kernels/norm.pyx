@@ -5,8 +5,9 @@ stages; within one, workers take units until none is left, and each cell and eac
 stages partial sums are added in their order. Sums in double.
 """
 cimport numpy as cnp
-from cython.parallel cimport prange
+from cython.parallel cimport parallel, threadid
 
+from cpuops._kernels.tasks cimport Tasks, tasks_begin, tasks_next
 from cpuops._kernels.types cimport data, real
 from cpuops._memory cimport Block, scratch
 
@@ -26,14 +27,13 @@ cdef extern from "norm.h" nogil:
         Py_ssize_t batch, groups, channels, run
         double epsilon
         int centre, train
-        Py_ssize_t threads, units, next
+        Py_ssize_t threads, units
         int stage
         double *memory
         size_t bytes
     ctypedef void (*norm_cut)(norm_plan *p) noexcept
     ctypedef int (*norm_stage)(norm_plan *p) noexcept
     ctypedef void (*norm_work)(const norm_plan *p, Py_ssize_t unit) noexcept
-    void work_units(norm_plan *p, norm_work work) noexcept
     norm_cut rows_forward_cut_f32, rows_forward_cut_f64, rows_backward_cut_f32, rows_backward_cut_f64, batch_cut_f32, batch_cut_f64
     norm_stage rows_forward_stage_f32, rows_forward_stage_f64, rows_backward_stage_f32, rows_backward_stage_f64
     norm_stage batch_forward_stage_f32, batch_forward_stage_f64, batch_backward_stage_f32, batch_backward_stage_f64
@@ -60,19 +60,23 @@ cdef Py_ssize_t run(norm_plan *p, norm_cut cut, norm_stage stage, norm_work work
     """All stages of a call; `stage` tells whether there is one more. The units of the finest."""
     cut(p)
     cdef Block memory = scratch(p.bytes)
-    cdef Py_ssize_t _worker, workers, units = 0
+    cdef Tasks queue
+    cdef Py_ssize_t unit, units = 0
     p.threads = num_threads
     p.memory = <double *> memory.ptr
     with nogil:
         while stage(p):
-            p.next = 0
             units = max(units, p.units)
-            workers = num_threads if num_threads < p.units else p.units
-            if workers <= 1:
-                work_units(p, work)
+            if num_threads <= 1 or p.units <= 1:
+                for unit in range(p.units):
+                    work(p, unit)
             else:
-                for _worker in prange(workers, schedule='static', chunksize=1, num_threads=num_threads):
-                    work_units(p, work)
+                tasks_begin(&queue, p.units, num_threads)
+                with parallel(num_threads=num_threads):
+                    unit = tasks_next(&queue, threadid())
+                    while unit >= 0:
+                        work(p, unit)
+                        unit = tasks_next(&queue, threadid())
     return units
 
 

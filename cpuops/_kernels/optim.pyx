@@ -3,9 +3,10 @@
 Parallel over blocks of cells of all parameters; each cell is written by one thread, from its own state.
 """
 cimport numpy as cnp
-from cython.parallel cimport prange
+from cython.parallel cimport parallel, threadid
 
 from cpuops._kernels.blocks cimport block_count, block_end, block_start
+from cpuops._kernels.tasks cimport Tasks, tasks_begin, tasks_next
 from cpuops._kernels.types cimport data, real
 from cpuops._memory cimport Block, scratch
 
@@ -81,13 +82,18 @@ cdef void run(real tag, Kind kind, const optim_step *s, list p, list g, list a, 
             t.n = block_end(i, BLOCK, n) - block_start(i, BLOCK)
             t += 1
     t = <Piece *> table.ptr
+    cdef Tasks queue
     with nogil:
         if num_threads <= 1:
             for i in range(pieces):
                 step(tag, kind, s, t + i)
         else:
-            for i in prange(pieces, schedule='dynamic', num_threads=num_threads):
-                step(tag, kind, s, t + i)
+            tasks_begin(&queue, pieces, num_threads)
+            with parallel(num_threads=num_threads):
+                i = tasks_next(&queue, threadid())
+                while i >= 0:
+                    step(tag, kind, s, t + i)
+                    i = tasks_next(&queue, threadid())
 
 
 def sgd(real tag, list p, list g, list a, double lr, double weight_decay, double momentum, double dampening, int nesterov,
@@ -128,11 +134,16 @@ def square_sum(real tag, cnp.ndarray x, cnp.ndarray out, Py_ssize_t n, int num_t
     cdef const real *xp = <const real *> data(x)
     cdef double *sums = <double *> data(out)
     cdef Py_ssize_t i, blocks = block_count(n, BLOCK)
+    cdef Tasks queue
     with nogil:
         if num_threads <= 1:
             for i in range(blocks):
                 sums[i] = block_square_sum(xp, i, n)
         else:
-            for i in prange(blocks, schedule='dynamic', num_threads=num_threads):
-                sums[i] = block_square_sum(xp, i, n)
+            tasks_begin(&queue, blocks, num_threads)
+            with parallel(num_threads=num_threads):
+                i = tasks_next(&queue, threadid())
+                while i >= 0:
+                    sums[i] = block_square_sum(xp, i, n)
+                    i = tasks_next(&queue, threadid())
     return blocks

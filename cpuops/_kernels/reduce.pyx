@@ -4,9 +4,10 @@ Parallel over blocks of outputs, or, where outputs are few, over parts of their 
 state of its own, and states are merged in index order.
 """
 cimport numpy as cnp
-from cython.parallel cimport prange
+from cython.parallel cimport parallel, threadid
 
 from cpuops._kernels.blocks cimport block_count, block_end, block_start
+from cpuops._kernels.tasks cimport Tasks, tasks_begin, tasks_next
 from cpuops._kernels.types cimport data, real
 from cpuops._memory cimport Block, scratch
 
@@ -92,13 +93,18 @@ def reduce(real tag, int op, cnp.ndarray x, cnp.ndarray out, cnp.ndarray sums, d
     if p.parts > 1:
         block = scratch(p.tasks * (reduce_state_size_f32() if real is float else reduce_state_size_f64()))
         states = block.ptr
+    cdef Tasks queue
     with nogil:
         if num_threads <= 1:
             for t in range(p.tasks):
                 one_task(tag, &p, op, xp, outp, sumsp, divisor, states, t)
         else:
-            for t in prange(p.tasks, schedule='dynamic', num_threads=num_threads):
-                one_task(tag, &p, op, xp, outp, sumsp, divisor, states, t)
+            tasks_begin(&queue, p.tasks, num_threads)
+            with parallel(num_threads=num_threads):
+                t = tasks_next(&queue, threadid())
+                while t >= 0:
+                    one_task(tag, &p, op, xp, outp, sumsp, divisor, states, t)
+                    t = tasks_next(&queue, threadid())
         if p.parts > 1:
             if real is float:
                 reduce_merge_f32(&p, op, outp, sumsp, divisor, states)
@@ -130,13 +136,18 @@ def spread(real tag, cnp.ndarray g, cnp.ndarray out, double divisor, tuple plan,
     cdef const real *gp = <const real *> data(g)
     cdef real *outp = <real *> data(out)
     cdef Py_ssize_t b, n = reduction_shares(&p), size = shares_a_block(&p), blocks = block_count(n, size)
+    cdef Tasks queue
     with nogil:
         if num_threads <= 1:
             for b in range(blocks):
                 spread_block(&p, gp, outp, divisor, block_start(b, size), block_end(b, size, n))
         else:
-            for b in prange(blocks, schedule='dynamic', num_threads=num_threads):
-                spread_block(&p, gp, outp, divisor, block_start(b, size), block_end(b, size, n))
+            tasks_begin(&queue, blocks, num_threads)
+            with parallel(num_threads=num_threads):
+                b = tasks_next(&queue, threadid())
+                while b >= 0:
+                    spread_block(&p, gp, outp, divisor, block_start(b, size), block_end(b, size, n))
+                    b = tasks_next(&queue, threadid())
     return blocks
 
 
@@ -161,13 +172,18 @@ def logsumexp_backward(real tag, cnp.ndarray g, cnp.ndarray x, cnp.ndarray m, cn
     cdef const double *sumsp = <const double *> data(sums)
     cdef real *outp = <real *> data(out)
     cdef Py_ssize_t b, n = reduction_shares(&p), size = shares_a_block(&p), blocks = block_count(n, size)
+    cdef Tasks queue
     with nogil:
         if num_threads <= 1:
             for b in range(blocks):
                 exp_block(&p, xp, mp, sumsp, gp, outp, block_start(b, size), block_end(b, size, n))
         else:
-            for b in prange(blocks, schedule='dynamic', num_threads=num_threads):
-                exp_block(&p, xp, mp, sumsp, gp, outp, block_start(b, size), block_end(b, size, n))
+            tasks_begin(&queue, blocks, num_threads)
+            with parallel(num_threads=num_threads):
+                b = tasks_next(&queue, threadid())
+                while b >= 0:
+                    exp_block(&p, xp, mp, sumsp, gp, outp, block_start(b, size), block_end(b, size, n))
+                    b = tasks_next(&queue, threadid())
     return blocks
 
 
@@ -196,19 +212,28 @@ def place(real tag, cnp.ndarray g, cnp.ndarray index, cnp.ndarray out, tuple pla
     cdef real *outp = <real *> data(out)
     cdef Py_ssize_t b, n = cnp.PyArray_SIZE(out), blocks = block_count(n, BLOCK), zeroed = blocks
     cdef Py_ssize_t size = BLOCK // p.width if 0 < p.width < BLOCK else 1
+    cdef Tasks queue
     with nogil:
         if num_threads <= 1:
             for b in range(blocks):
                 zero_block(outp, block_start(b, BLOCK), block_end(b, BLOCK, n))
         else:
-            for b in prange(blocks, schedule='dynamic', num_threads=num_threads):
-                zero_block(outp, block_start(b, BLOCK), block_end(b, BLOCK, n))
+            tasks_begin(&queue, blocks, num_threads)
+            with parallel(num_threads=num_threads):
+                b = tasks_next(&queue, threadid())
+                while b >= 0:
+                    zero_block(outp, block_start(b, BLOCK), block_end(b, BLOCK, n))
+                    b = tasks_next(&queue, threadid())
         if n:
             blocks = block_count(p.outer, size)
             if num_threads <= 1:
                 for b in range(blocks):
                     place_block(&p, ip, gp, outp, block_start(b, size), block_end(b, size, p.outer))
             else:
-                for b in prange(blocks, schedule='dynamic', num_threads=num_threads):
-                    place_block(&p, ip, gp, outp, block_start(b, size), block_end(b, size, p.outer))
+                tasks_begin(&queue, blocks, num_threads)
+                with parallel(num_threads=num_threads):
+                    b = tasks_next(&queue, threadid())
+                    while b >= 0:
+                        place_block(&p, ip, gp, outp, block_start(b, size), block_end(b, size, p.outer))
+                        b = tasks_next(&queue, threadid())
     return zeroed

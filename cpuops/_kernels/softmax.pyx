@@ -3,8 +3,9 @@
 Parallel over rows or tiles of columns; few long ones are cut into parts, whose sums are merged in order.
 """
 cimport numpy as cnp
-from cython.parallel cimport prange
+from cython.parallel cimport parallel, threadid
 
+from cpuops._kernels.tasks cimport Tasks, tasks_begin, tasks_next
 from cpuops._kernels.types cimport data, real
 from cpuops._memory cimport Block, scratch
 
@@ -62,13 +63,18 @@ cdef Py_ssize_t run(const real *g, const real *x, real *out, Py_ssize_t outer, P
     if q.p.parts > 1:
         block = scratch(q.p.tasks * (reduce_state_size_f32() if real is float else reduce_state_size_f64()))
         states = block.ptr
+    cdef Tasks queue
     with nogil:
         if num_threads <= 1:
             for t in range(q.p.tasks):
                 one_task(&q, g, x, out, states, logs, t)
         else:
-            for t in prange(q.p.tasks, schedule='dynamic', num_threads=num_threads):
-                one_task(&q, g, x, out, states, logs, t)
+            tasks_begin(&queue, q.p.tasks, num_threads)
+            with parallel(num_threads=num_threads):
+                t = tasks_next(&queue, threadid())
+                while t >= 0:
+                    one_task(&q, g, x, out, states, logs, t)
+                    t = tasks_next(&queue, threadid())
         if q.p.parts > 1:
             if real is float:
                 softmax_merge_f32(&q, REDUCE_LOGSUMEXP if g is NULL else REDUCE_SUM, states)
@@ -78,8 +84,12 @@ cdef Py_ssize_t run(const real *g, const real *x, real *out, Py_ssize_t outer, P
                 for t in range(q.p.tasks):
                     one_part(&q, g, x, out, states, logs, t)
             else:
-                for t in prange(q.p.tasks, schedule='dynamic', num_threads=num_threads):
-                    one_part(&q, g, x, out, states, logs, t)
+                tasks_begin(&queue, q.p.tasks, num_threads)
+                with parallel(num_threads=num_threads):
+                    t = tasks_next(&queue, threadid())
+                    while t >= 0:
+                        one_part(&q, g, x, out, states, logs, t)
+                        t = tasks_next(&queue, threadid())
     return q.p.tasks
 
 
