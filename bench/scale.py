@@ -31,7 +31,8 @@ def scale(options):
         return 0
     threads = options.threads or tuple(range(1, (os.cpu_count() or 1) + 1))
     sized = [w for family, series in SERIES.items() if pattern.search(family) for w in able(series)]
-    threaded = able([w for name in THREADED if (w := WORKLOADS[name]) and pattern.search(w.family)])
+    names = THREADED if len(threads) > 1 else ()  # one count is compared with nothing
+    threaded = able([w for name in names if (w := WORKLOADS[name]) and pattern.search(w.family)])
     if not sized and not threaded:
         raise BenchError(f"--only {options.only!r} matches no family that this build can do; there are {', '.join(SERIES)}")
     entries = [schedule.Entry("cpuops")]
@@ -63,7 +64,7 @@ def able(workloads):
 
 
 def sizes_table(found):
-    """Time at each size, the exponent of time against work over the larger half, where overhead no longer counts."""
+    """Time at each size, the exponent of time against work, and that over the larger half, where overhead no longer counts."""
     by_family = {}
     for series in found.series.values():
         by_family.setdefault(series.workload.family, []).append(series)
@@ -74,9 +75,9 @@ def sizes_table(found):
         half = len(times) // 2
         whole, _ = statistics.fit_exponent(work, times)
         exponent, off = statistics.fit_exponent(work[half:], times[half:])
-        method = all_series[0].workload.method
-        rows.append((family, method, *map(report.duration, times), f"{whole:.2f}", f"{exponent:.2f}", f"{off:.2f}"))
-    heads = ("family", "method", *(f"size {i + 1}" for i in range(6)), "exponent", "of the larger half", "off the fit by")
+        method, (first, *_, last) = all_series[0].workload.method, (s.workload.label.removeprefix("sized-") for s in all_series)
+        rows.append((family, method, f"{first} to {last}", *map(report.duration, times), f"{whole:.2f}", f"{exponent:.2f}", f"{off:.2f}"))
+    heads = ("family", "method", "sizes", *(f"size {i + 1}" for i in range(6)), "exponent", "of the larger half", "off the fit by")
     return "time against size\n" + report.table(heads, rows)
 
 
@@ -101,5 +102,7 @@ def speeds_table(found, threads):
         allowed = [bound(cost, s.workload.dtype, found.limits[t]).ns for t in (first, s.threads)]
         shown = (f"{speed_up:.2f}", f"{controls:.2f}", f"{100 * speed_up / controls:.0f} %", f"{allowed[0] / allowed[1]:.2f}")
         rows.append((s.workload.name, s.threads, *shown))
+    if not rows:
+        return "speed against threads: nothing to compare"
     heads = ("workload", "threads", f"speed-up over {first}", "control", "of control", "limits allow")
     return "speed against threads\n" + report.table(heads, rows)

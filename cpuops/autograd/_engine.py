@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Container, Iterable, Sequence
-from heapq import heappop, heappush
+from heapq import heappop, heappush, heappushpop
 from typing import Any
 
 import numpy as np
@@ -95,11 +95,13 @@ def run_backward(output: Var, grad: Operand | Var | None, retain_graph: bool) ->
     sums = Sums()
     sums.add(edge, g.array if isinstance(g, Var) else g, backend, True)
     heap, of, shared = sums.heap, sums.of, sums.shared
-    while heap:
-        place = heappop(heap)[1]
+    leaves: list[Leaf] = []  # nothing waits for them, so they need no place in the order
+    place: GradFn | Leaf | None = heappop(heap)[1]
+    while place is not None:
         g = of.pop(place)
         if isinstance(place, Leaf):
             place.accumulate(backend, g, place in shared)
+            place = heappop(heap)[1] if heap else None
             continue
         saved = place._saved
         if type(saved) is not tuple:
@@ -108,6 +110,7 @@ def run_backward(output: Var, grad: Operand | Var | None, retain_graph: bool) ->
         gradients = place._compute(backend, g, edges, saved)
         if not retain_graph:
             place._saved = None
+        place = None
         for to, gradient in zip(edges, gradients, strict=True):
             if to is None or gradient is None:
                 continue
@@ -115,8 +118,17 @@ def run_backward(output: Var, grad: Operand | Var | None, retain_graph: bool) ->
                 sums.add(to, gradient, backend, shares)
             else:  # as add does
                 of[to] = gradient
-                heappush(heap, (-to.id, to))
+                if type(to) is Leaf:
+                    leaves.append(to)
+                elif place is None and not heap:
+                    place = to  # the next, unless another comes
+                else:
+                    heappush(heap, (-to.id, to))
         del saved, g, gradients, gradient  # not kept while the next gradient is computed
+        if heap:
+            place = heappop(heap)[1] if place is None else heappushpop(heap, (-place.id, place))[1]
+    for leaf in leaves:
+        leaf.accumulate(backend, of.pop(leaf), leaf in shared)
 
 
 def grad(
