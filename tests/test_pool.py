@@ -1,5 +1,7 @@
 """Gradients of max pooling on every path of the kernel: bits against one addition after the other."""
 
+import itertools
+
 import numpy as np
 import pytest
 from support import seeded
@@ -42,6 +44,48 @@ def test_gradients_of_maxima(dtype, shape, layout):
                 at = np.ascontiguousarray(given.transpose(to))
                 got = backend.max_pool2d_with_indices_backward(laid, kernel, laid_g, at, **options)
                 assert got.transpose(np.argsort(to)).tobytes() == added_up(x, g, given).tobytes(), (kernel, stride)
+
+
+# -inf is the value of padding, too
+UNUSUAL = [np.nan, -np.inf, np.inf]
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize("share", [0.03, 0.7])
+def test_gradients_of_maxima_that_are_not_finite(dtype, layout, share):
+    rng = seeded("not finite", layout, dtype, int(100 * share))
+    to = (0, 2, 3, 1) if layout == "NHWC" else (0, 1, 2, 3)
+    for (kernel, stride, padding, dilation), value, shape in itertools.product(WINDOWS, UNUSUAL, [(1, 3, 9, 70), (2, 37, 7, 6)]):
+        options = {"stride": stride, "padding": padding, "dilation": dilation, "layout": layout}
+        x = rng.integers(-2, 3, shape).astype(dtype)
+        x[rng.random(shape) < share] = value
+        laid = np.ascontiguousarray(x.transpose(to))
+        found = CpuBackend().max_pool2d_with_indices(laid, kernel, **options)[1]
+        g = rng.standard_normal(found.shape).astype(dtype)
+        g[rng.random(found.shape) < 0.1] = -0.0
+        got = CpuBackend().max_pool2d_backward(laid, g, kernel, **options).transpose(np.argsort(to))
+        wanted = added_up(x, *(np.ascontiguousarray(a.transpose(np.argsort(to))) for a in (g, found)))
+        assert got.tobytes() == wanted.tobytes(), (kernel, stride, value)
+
+
+@pytest.mark.parametrize("size, output_size", [((6, 26), (1, 4)), ((6, 8), (3, 3)), ((12, 16), (5, 5)), ((9, 5), (4, 5)), ((7, 7), (2, 3))])
+def test_gradients_of_adaptive_maxima(dtype, size, output_size):
+    for channels in (1, 3, 17, 70):
+        rng = seeded("adaptive maxima", dtype, channels, *size)
+        x = rng.integers(-2, 3, (2, channels, *size)).astype(dtype)
+        laid = np.ascontiguousarray(x.transpose(0, 2, 3, 1))
+        indices = CpuBackend().adaptive_max_pool2d_with_indices(x, output_size)[1]
+        g = rng.standard_normal(indices.shape).astype(dtype)
+        laid_g, laid_at = (np.ascontiguousarray(a.transpose(0, 2, 3, 1)) for a in (g, indices))
+        wanted = added_up(x, g, indices)
+        for backend in (CpuBackend(), ThreadedCpuBackend(3)):
+            for got in (
+                backend.adaptive_max_pool2d_backward(x, g),
+                backend.adaptive_max_pool2d_backward(laid, laid_g, layout="NHWC").transpose(0, 3, 1, 2),
+                backend.adaptive_max_pool2d_with_indices_backward(x, g, indices),
+                backend.adaptive_max_pool2d_with_indices_backward(laid, laid_g, laid_at, layout="NHWC").transpose(0, 3, 1, 2),
+            ):
+                np.testing.assert_allclose(got, wanted, rtol=4 * np.finfo(dtype).eps, atol=4 * np.finfo(dtype).eps)
 
 
 @pytest.mark.parametrize("bad", [-1, 12, 2**40, -(2**63), 2**63 - 1])

@@ -36,6 +36,10 @@ enum {
     DIRECT_LISTS = 16,  /* of such taps, by the window's rows and columns */
     MOST_TURNED = 2048, /* vectors of a unit: 128 KB of 64 bytes each */
     MOST_ABREAST = 256, /* cells of a plane that is one window, when several are folded at once */
+    MOST_PATCH = 16,    /* taps of a window whose gradient is added to out at once */
+    STRIP_ROWS = 3,     /* of a window whose gradient is made in strips, */
+    STRIP_SUMS = 4,     /* rows of sums, */
+    STRIP_RING = 8,     /* and rows of x that are dealt, powers of two */
     MOST_GATHERED = 64, /* taps of a window whose gradient is gathered by comparing */
     ABREAST = 4,        /* planes whose gradients are scattered at once */
     SLACK = 64,         /* cells behind a line that a full vector may touch */
@@ -136,6 +140,8 @@ typedef struct {
     int pairs;                   /* along W the windows are cells 2o and 2o + 1, one channel: no line is needed */
     int threes;                  /* along W the windows are three cells, one or two apart, of one channel: no line is needed */
     int apart;                   /* gradients of pairs whose rows are in one window at most: written where they are found */
+    int strips;                  /* gradients of the maximum of threes: in one pass over the windows, in vectors of them */
+    int patches;                 /* the same in vectors of channels, straight into out */
     int gathered;                /* gradients of the maximum: gathered by comparing, not scattered cell by cell */
     ptrdiff_t chunk, chunks;     /* channels at a time */
     ptrdiff_t tile, tiles;       /* columns at a time: of the output, in avg_pool_backward of x */
@@ -320,7 +326,8 @@ static void plan_backward(pool_plan *p) { plan_turned(p, plan_rows_back); }
  * phases are laid together in vectors */
 static void plan_gather(pool_plan *p)
 {
-    p->gathered = !p->segments && p->tiles == 1 && p->d.in == 1 && p->d.out == 1 && p->h.kernel && p->h.kernel * p->w.kernel <= MOST_GATHERED &&
+    p->gathered = !p->segments && p->tiles == 1 && p->d.in == 1 && p->d.out == 1 && p->h.kernel && p->w.kernel &&
+                  p->h.kernel * p->w.kernel <= MOST_GATHERED &&
                   (p->by_pixel ? p->chunk >= p->lanes && (p->channels % p->chunk == 0 || p->channels % p->chunk >= p->lanes) : p->w.out * p->chunk >= 32 && (p->phases <= 2 || p->chunk > 1));
     if (!p->gathered)
         return;
@@ -336,6 +343,31 @@ static void plan_gather(pool_plan *p)
 
 /* whether no cell is in two windows */
 INLINE int is_apart(const pool_axis *a) { return a->kernel > 0 && a->kernel <= a->stride && a->dilation == 1; }
+
+/* whether the gradients of threes are made in strips, whose sums are kept of as many rows as a window has */
+static int plan_strips(pool_plan *p)
+{
+    p->strips = !p->apart && p->threes && p->d.in == 1 && p->d.out == 1 && p->h.kernel >= 1 && p->h.kernel <= STRIP_ROWS &&
+                (p->h.dilation == 1 || p->h.kernel == 1) && p->tiles == 1 && p->w.in <= LINE;
+    if (!p->strips)
+        return 0;
+    p->phases = p->w.stride;
+    p->phase = p->slot = ceil_div(most(p->w.out, ceil_div(p->w.in + p->w.before, p->phases)), 16) * 16 + SLACK; /* whole lines of cache */
+    p->bytes = 8 * (size_t)((STRIP_RING + STRIP_SUMS + 1) * p->phases * p->slot);
+    return 1;
+}
+
+/* whether every cell between the first window and the last is in one */
+INLINE int is_gapless(const pool_axis *a) { return a->kernel == 0 || (a->stride <= a->kernel && (a->dilation == 1 || a->kernel == 1)); }
+
+static int plan_patches(pool_plan *p)
+{
+    p->patches = p->chunk >= p->lanes && widest(&p->d) * widest(&p->h) * widest(&p->w) <= MOST_PATCH && is_gapless(&p->d) &&
+                 is_gapless(&p->h) && is_gapless(&p->w);
+    if (p->patches)
+        p->bytes = 0;
+    return p->patches;
+}
 
 /* gradients of the maximum: a unit is a part of a plane (of a chunk of its channels), which its worker owns */
 static void plan_parts(pool_plan *p)
@@ -353,7 +385,7 @@ static void plan_parts(pool_plan *p)
     p->units = whole * p->parts;
     p->block = p->parts > 1 ? 1 : most(1, BLOCK_CELLS / cells);
     p->apart = p->pairs && is_apart(&p->d) && is_apart(&p->h) && (p->d.in > 1 || p->h.in > 1 || p->parts == 1);
-    if (!p->apart)
+    if (!plan_strips(p) && !plan_patches(p) && !p->apart)
         plan_gather(p);
 }
 
@@ -547,6 +579,10 @@ enum { NOWHERE = -1, NO_TILE = -1 }; /* the place of a maximum that is not there
 #define REAL_BODY "pool_threes_real.h"
 #include "for_each_real.h"
 #define REAL_BODY "pool_max_real.h"
+#include "for_each_real.h"
+#define REAL_BODY "pool_max_strip_real.h"
+#include "for_each_real.h"
+#define REAL_BODY "pool_max_patch_real.h"
 #include "for_each_real.h"
 #define REAL_BODY "pool_max_back_real.h"
 #include "for_each_real.h"

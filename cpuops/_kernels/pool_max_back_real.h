@@ -353,7 +353,12 @@ static void FN(spread_pairs)(const pool_plan *p, FN(max_scratch) *s, const real 
 /* units lo..hi-1 of the gradient from x alone; each writes its own part of out */
 FUNC void FN(max_planes_back)(const pool_plan *p, ptrdiff_t lo, ptrdiff_t hi, void *memory)
 {
-    FN(max_scratch) s = FN(max_scratch_of)(p, memory);
+    FN(max_scratch) s = {0};
+    FN(strip) strip;
+    if (p->strips)
+        strip = FN(strip_in)(p, memory);
+    else if (!p->patches)
+        s = FN(max_scratch_of)(p, memory);
     ptrdiff_t all = p->channels;
     int cut = p->d.in > 1 ? 0 : p->h.in > 1 ? 1 : 2;
     for (ptrdiff_t u = lo; u < hi; u++) {
@@ -361,7 +366,11 @@ FUNC void FN(max_planes_back)(const pool_plan *p, ptrdiff_t lo, ptrdiff_t hi, vo
         ptrdiff_t first = u % p->parts * p->part, last = least(first + p->part, (cut == 0 ? &p->d : cut == 1 ? &p->h : &p->w)->in);
         const real *x = (const real *)p->x + plane * cells_in(p) * all, *g = (const real *)p->g + plane * cells_out(p) * all + c;
         real *out = (real *)p->out + plane * cells_in(p) * all + c;
-        if (p->apart) {
+        if (p->strips) {
+            FN(strip_plane)(&strip, x, g, cut == 1 ? first : 0, cut == 1 ? last : 1, out);
+        } else if (p->patches) {
+            FN(patches)(p, least(p->chunk, all - c), x + c, g, cut, first, last, out);
+        } else if (p->apart) {
             FN(spread_pairs)(p, &s, x, g, cut, first, last, out);
         } else if (p->gathered) {
             pool_tile t = tile_of(p, chunk);

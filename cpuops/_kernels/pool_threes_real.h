@@ -29,6 +29,12 @@ INLINE void FN(three_taps)(vec a, vec b, vec next, int stride, vec *taps)
         taps[2] = __builtin_shufflevector(a, b, RUN(2));
     }
 }
+
+/* lanes `by` places earlier, of vectors that follow one another */
+INLINE vec FN(lag)(vec before, vec now, int by)
+{
+    return by == 1 ? __builtin_shufflevector(before, now, RUN(SIMD_BYTES / sizeof(real) - 1)) : __builtin_shufflevector(before, now, RUN(SIMD_BYTES / sizeof(real) - 2));
+}
 #undef RUN2
 #undef RUN4
 #undef RUN8
