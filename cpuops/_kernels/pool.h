@@ -14,7 +14,7 @@
  *   in segments  adaptive windows and very wide ones: each output folds its own range of the line, which is made in
  *                several parts when the window is wider than the line may be
  *
- * Windows of two or three cells along W, of one channel, are folded in registers (pairs, and pool_threes_real.h), rows that are
+ * Windows of two or three cells along W, of one channel, are folded in registers (pairs, and the files of threes), rows that are
  * alike one after the other. With many channels and few taps there is no line either: an output pixel is folded directly from its window's cells. Small planes
  * of one channel have many channels once they are turned: planes_turned() of them are transposed in scratch, and the results
  * back. One window that holds its whole plane is a row (pool_whole_real.h).
@@ -295,6 +295,16 @@ static void plan_turned(pool_plan *p, void (*plan)(pool_plan *))
 }
 
 static void plan_forward(pool_plan *p) { plan_turned(p, plan_as_laid); }
+
+/* avg_pool: rows of three vectors and more are averaged faster in registers than turned */
+static void plan_average(pool_plan *p)
+{
+    p->turned = 0;
+    if (in_threes(p) && p->w.out >= 3 * SIMD_BYTES / 8)
+        plan_as_laid(p);
+    else
+        plan_forward(p);
+}
 
 /* avg_pool_backward: units are rows of x */
 static void plan_rows_back(pool_plan *p)

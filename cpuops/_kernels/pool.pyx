@@ -31,6 +31,7 @@ cdef extern from "pool.h" nogil:
     enum: SIMD_BYTES
     ctypedef void (*pool_work)(const pool_plan *p, Py_ssize_t lo, Py_ssize_t hi, void *memory) noexcept
     void plan_forward(pool_plan *p) noexcept
+    void plan_average(pool_plan *p) noexcept
     void plan_backward(pool_plan *p) noexcept
     void plan_parts(pool_plan *p) noexcept
     void plan_scatter(pool_plan *p) noexcept
@@ -105,7 +106,7 @@ def avg_pool(real tag, cnp.ndarray x, cnp.ndarray out, tuple geometry, bint incl
     cdef pool_plan p = plan_of(geometry, x, None, out, None)
     p.include_pad = include_pad
     p.divisor = divisor
-    plan_forward(&p)
+    plan_average(&p)
     return run(&p, avg_pool_f32 if real is float else avg_pool_f64, num_threads)
 
 

@@ -404,6 +404,8 @@ FUNC void FN(avg_pairs)(FN(avg_rows) *r, double scale, ptrdiff_t n, ptrdiff_t ro
 #undef CALL
 }
 
+#include "pool_avg_threes_real.h"
+
 /* units lo..hi-1 of the forward; each writes its own outputs */
 FUNC void FN(avg_rows_of)(const pool_plan *p, FN(avg_scratch) *s, ptrdiff_t lo, ptrdiff_t hi)
 {
@@ -414,7 +416,7 @@ FUNC void FN(avg_rows_of)(const pool_plan *p, FN(avg_scratch) *s, ptrdiff_t lo, 
     FN(avg_tile)(p, &t, s);
     for (ptrdiff_t u = lo, rows; u < hi; u += rows) {
         pool_window wd = window(&p->d, at.d), wh = window(&p->h, at.h);
-        rows = p->pairs && p->tiles == 1 ? least(alike(&p->h, at.h), hi - u) : 1;
+        rows = (p->pairs || p->threes) && p->tiles == 1 ? least(alike(&p->h, at.h), hi - u) : 1;
         double counted = rows_counted(p, wd, wh);
         FN(avg_scales)(p, &t, s, counted);
         const real *row = x + (at.plane * cells_in(p) + (wd.first * p->h.in + wh.first) * p->w.in) * all + t.c;
@@ -424,7 +426,11 @@ FUNC void FN(avg_rows_of)(const pool_plan *p, FN(avg_scratch) *s, ptrdiff_t lo, 
         r.whole = all == 1 && end - r.x >= (r.nd - 1) * r.step_d + (r.nh - 1) * r.step_h + t.hi - t.lo + 2 * WLANES;
         if (p->pairs)
             FN(avg_pairs)(&r, s->scale[0], t.outputs, rows, p->h.stride * p->w.in, out);
-        else if (p->segments)
+        else if (p->threes) {
+            r.x = row;
+            for (ptrdiff_t i = 0; i < rows; i++, r.x += p->h.stride * p->w.in, out += p->w.out)
+                FN(avg_threes)(&r, (int)p->w.stride, t.origin, p->w.in, s->scale, t.outputs, out);
+        } else if (p->segments)
             FN(avg_row_segments)(p, &t, s, &r, row, out);
         else if (p->direct)
             FN(avg_row_direct)(p, &t, s, wd, wh, row, out);
