@@ -202,12 +202,14 @@ INLINE void FN(reduce_short)(SeenTile *t, const Reduction *p, int op, const real
     }
 }
 
-/* One task. Where cells are cut (parts > 1), it leaves a state of its own in `states`, which reduce_merge gathers. */
+/* One task. Where cells are cut (parts > 1), it leaves a state of its own in `states`, which reduce_merge gathers; tiles of the same
+ * rows follow each other, as they do in memory. */
 FUNC void FN(reduce_task)(const Reduction *p, int op, const real *x, void *out, double *sums, double divisor, void *states,
                           ptrdiff_t task)
 {
     if (p->parts > 1) {
-        FN(take_cell)((SeenTile *)states + task, p, op, x, task / p->parts, task % p->parts);
+        ptrdiff_t rows = task / p->tiles, part = rows % p->parts, cell = rows / p->parts * p->tiles + task % p->tiles;
+        FN(take_cell)((SeenTile *)states + cell * p->parts + part, p, op, x, cell, part);
         return;
     }
     SeenTile t;
@@ -240,8 +242,12 @@ FUNC void FN(reduce_merge)(const Reduction *p, int op, void *out, double *sums, 
         ptrdiff_t column = cell % p->tiles * REDUCE_TILE, tile = least(p->width - column, REDUCE_TILE);
         SeenTile *t = (SeenTile *)states + cell * p->parts;
         for (ptrdiff_t part = 1; part < p->parts; part++)
-            for (ptrdiff_t c = 0; c < tile; c++)
-                FN(merge)(t, c, t + part, c, op);
+            if (op == REDUCE_SUM)
+                for (ptrdiff_t c = 0; c < tile; c++) /* a loop of its own is in vectors */
+                    t->sum[c] += t[part].sum[c];
+            else
+                for (ptrdiff_t c = 0; c < tile; c++)
+                    FN(merge)(t, c, t + part, c, op);
         FN(finish)(t, tile, cell / p->tiles * p->width + column, op, divisor, 0, out, sums);
     }
 }

@@ -13,6 +13,38 @@ typedef struct {
     } rest;
 } SeenTile;
 
+/* part[0..n) += `fours` times four rows */
+INLINE void FN(add_fours)(double *part, const real *x, int fours, ptrdiff_t n, ptrdiff_t step)
+{
+    ptrdiff_t c = 0;
+    for (; c + WLANES <= n; c += WLANES) {
+        wvec s = vload_f64(part + c);
+        for (int k = 0; k < fours; k++) {
+            const real *p = x + c + 4 * k * step;
+            s += (wload(p) + wload(p + step)) + (wload(p + 2 * step) + wload(p + 3 * step));
+        }
+        vstore_f64(part + c, s);
+    }
+    for (; c < n; c++)
+        for (int k = 0; k < fours; k++) {
+            const real *p = x + c + 4 * k * step;
+            part[c] += ((double)p[0] + (double)p[step]) + ((double)p[2 * step] + (double)p[3 * step]);
+        }
+}
+
+/* The same for eight rows. The next eight are asked for meanwhile: columns of a wide matrix lie too far apart to be foreseen. */
+INLINE void FN(add_eight)(double *part, const real *x, ptrdiff_t n, ptrdiff_t step)
+{
+    const ptrdiff_t line = 64 / sizeof(real);
+    ptrdiff_t c = 0;
+    for (; c + line <= n; c += line) {
+        for (int k = 8; k < 16; k++)
+            __builtin_prefetch(x + c + k * step);
+        FN(add_fours)(part + c, x + c, 2, line, step);
+    }
+    FN(add_fours)(part + c, x + c, 2, n - c, step);
+}
+
 FUNC void FN(sum_tile)(SeenTile *t, const real *x, ptrdiff_t rows, ptrdiff_t width, ptrdiff_t step)
 {
     double *part = t->rest.sum;
@@ -20,16 +52,10 @@ FUNC void FN(sum_tile)(SeenTile *t, const real *x, ptrdiff_t rows, ptrdiff_t wid
         ptrdiff_t r = top, end = least(rows, top + REDUCE_RUN / 8);
         for (ptrdiff_t c = 0; c < width; c++)
             part[c] = -0.0;
-        for (; r + 4 <= end; r += 4) {
-            const real *p = x + r * step, *q = p + step, *u = q + step, *v = u + step;
-            ptrdiff_t c = 0;
-            for (; c + WLANES <= width; c += WLANES) {
-                wvec s = (wload(p + c) + wload(q + c)) + (wload(u + c) + wload(v + c));
-                vstore_f64(part + c, vload_f64(part + c) + s);
-            }
-            for (; c < width; c++)
-                part[c] += ((double)p[c] + (double)q[c]) + ((double)u[c] + (double)v[c]);
-        }
+        for (; r + 8 <= end; r += 8)
+            FN(add_eight)(part, x + r * step, width, step);
+        for (; r + 4 <= end; r += 4)
+            FN(add_fours)(part, x + r * step, 1, width, step);
         for (; r < end; r++) {
             const real *p = x + r * step;
             ptrdiff_t c = 0;
