@@ -1,6 +1,8 @@
 # cython: binding=True
 """A memory of recent geometries: a network has some dozens of them, and a small operation takes less time than its checks."""
 
+from libc.math cimport signbit
+
 cdef Py_ssize_t MOST = 256      # geometries of one function
 cdef enum:
     FOREIGN, PLAIN, TYPED
@@ -20,7 +22,8 @@ cdef int sort_of(tuple values):
                 return FOREIGN
             if inner == TYPED or kind is not tuple:
                 found = TYPED
-        elif kind is bool or (kind is float and value != 0 and value == value):     # -0.0 equals 0.0, and NaN nothing
+        elif kind is bool or (kind is float and value == value and not (value == 0 and signbit(value))):
+            # -0.0 equals 0.0, and NaN nothing
             found = TYPED
         else:
             return FOREIGN

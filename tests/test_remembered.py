@@ -31,7 +31,7 @@ def asked():
 
 
 KEPT = [
-    (1,), (True,), (1.5,), (1.0,), (None,), ("1",), ((1, 2),), (First(1, 2),), (Second(1, 2),),
+    (1,), (True,), (1.5,), (1.0,), (0,), (0.0,), (False,), (None,), ("1",), ((1, 2),), (First(1, 2),), (Second(1, 2),),
     ((1, True),), ((True, 1),), ((1, 1),), ((), 1),
 ]  # fmt: skip
 
@@ -45,11 +45,17 @@ def test_equal_arguments_of_other_types_are_other_arguments(asked):
     assert len(calls) == len(KEPT)
 
 
-@pytest.mark.parametrize("value", [0.0, -0.0, float("nan"), [1], 1j, ([1],)], ids=repr)
+@pytest.mark.parametrize("value", [-0.0, float("nan"), [1], 1j, ([1],)], ids=repr)
 def test_what_is_no_key_is_asked_again(asked, value):
     function, calls = asked
     assert repr(function(value)) == repr(function(value)) == repr((value,))
     assert len(calls) == 2
+
+
+def test_zero_is_not_minus_zero(asked):
+    function, calls = asked
+    assert [repr(function(v)[0]) for v in (0.0, -0.0, 0.0, -0.0)] == ["0.0", "-0.0", "0.0", "-0.0"]
+    assert len(calls) == 3
 
 
 def test_a_refusal_is_not_kept():
