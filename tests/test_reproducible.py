@@ -3,6 +3,7 @@
 import threading
 
 import numpy as np
+import pytest
 from support import LAYOUTS, Eager, Failures, Recording, canonical, different_bits, result_of, seeded
 from table import ROWS
 from table.base import parts
@@ -145,6 +146,50 @@ def test_position(row, dtype, serial, eager):
 
 
 test_position.rows = lambda row: row.elementwise
+
+
+# rows, terms, columns: edges in both directions, few rows, few columns, several chunks of the sum, long sums
+PRODUCTS = ((129, 65, 200), (250, 100, 70), (15, 900, 333), (300, 800, 33), (100, 1300, 100), (40, 9000, 50))
+# x, weight, groups: too large for other paths, in several images or groups
+CONVOLUTIONS = (((3, 300, 20, 30), (450, 300, 1, 1), 1), ((2, 400, 9, 11), (400, 200, 2, 2), 2))
+
+
+def same_on_threads(serial, calls):
+    failures = Failures()
+    for what, call in calls.items():
+        want = call(serial)
+        for threads in (2, 3, 5, 64):
+            message = different_bits(want, call(Eager(threads)))
+            failures.check(message is None, f"{what} on {threads} threads: {message}")
+    failures.raise_any()
+
+
+@pytest.mark.parametrize("shape", PRODUCTS, ids=str)
+def test_products_in_parts(shape, dtype, serial):
+    """Rectangles of a product, also at more threads than it has tiles in one direction."""
+    m, k, n = shape
+    rng = seeded("products", shape)
+    lhs, rhs, bias = (rng.standard_normal(s).astype(dtype) for s in ((m, k), (k, n), (n,)))
+    calls = {
+        "rows": lambda b: b.matmul(lhs, rhs),
+        "columns": lambda b: b.matmul(np.asfortranarray(lhs), np.asfortranarray(rhs)),
+        "activation": lambda b: b.linear_activation(lhs, rhs, bias, activation="silu"),
+    }
+    same_on_threads(serial, calls)
+
+
+@pytest.mark.parametrize(("x", "weight", "groups"), CONVOLUTIONS, ids=str)
+def test_convolutions_in_parts(x, weight, groups, serial):
+    """Rectangles of the products of several images or groups."""
+    rng = seeded("convolutions", x)
+    x, weight = (rng.standard_normal(s).astype(np.float32) for s in (x, weight))
+    output_grad = rng.standard_normal(serial.conv2d(x, weight, groups=groups).shape).astype(np.float32)
+    calls = {
+        "forward": lambda b: b.conv2d(x, weight, groups=groups),
+        "x": lambda b: b.conv2d_x_backward(x, weight, output_grad, groups=groups),
+        "weight": lambda b: b.conv2d_weight_backward(x, weight, output_grad, groups=groups),
+    }
+    same_on_threads(serial, calls)
 
 
 def test_python_threads():

@@ -25,7 +25,7 @@
  * Of a forward job's finished sums an activation may be taken, piece by piece while they are in the cache (conv_finish.h).
  *
  * Sums are in the operands' type, in blocks; partial sums are added in order; the order depends on shapes only. Scratch is
- * bounded a thread (4 MB, and 4 MB shared; gemm.h: 6 MB; winograd's weight gradient: 8 MB in all), whatever the batch and the image.
+ * bounded a thread (4 MB, and 4 MB shared; gemm.h: 6 MB; winograd's weight gradient: 8 MB, or 4 MB a thread), whatever the batch and the image.
  */
 #ifndef CPUOPS_CONV_H
 #define CPUOPS_CONV_H
@@ -115,6 +115,8 @@ CONV_TASK(conv_masked, conv_call, f64)
 CONV_TASK(conv_masked_weight, conv_call, f64)
 CONV_TASK(conv_direct_pack, conv_direct, call.f64)
 CONV_TASK(conv_direct_worker, conv_direct, call.f64)
+CONV_TASK(conv_product_worker, conv_product, call.f64)
+CONV_TASK(conv_product_share, conv_product, call.f64)
 CONV_TASK(conv_lanes_worker, conv_lanes, call.f64)
 CONV_TASK(conv_lanes_sum, conv_lanes, call.f64)
 CONV_TASK(conv_outer_worker, conv_outer, call.f64)
@@ -132,6 +134,7 @@ CONV_TASK(conv_planes_weight_worker, conv_planes, call.f64)
 CONV_TASK(conv_planes_sum, conv_planes, call.f64)
 CONV_TASK(conv_winograd_share, conv_winograd, call.f64)
 CONV_TASK(conv_winograd_worker, conv_winograd, call.f64)
+CONV_TASK(conv_winograd_weight_range, conv_winograd_weight, call.f64)
 CONV_TASK(conv_winograd_weight_fill, conv_winograd_weight, call.f64)
 CONV_TASK(conv_winograd_weight_multiply, conv_winograd_weight, call.f64)
 CONV_TASK(conv_winograd_weight_sum, conv_winograd_weight, call.f64)

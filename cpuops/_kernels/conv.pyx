@@ -7,8 +7,6 @@ import os
 cimport numpy as cnp
 from cython.parallel cimport prange
 
-from cpuops._kernels.gemm cimport (gemm_f32, gemm_f64, gemm_job_f32, gemm_job_f64, gemm_plan_f32, gemm_plan_f64,
-                                   gemm_shares_f32, gemm_shares_f64)
 from cpuops._kernels.types cimport data, real
 from cpuops._memory cimport Block, scratch
 
@@ -38,12 +36,8 @@ cdef extern from "conv.h" nogil:
         int poisoned
     ctypedef struct conv_product:
         size_t scratch_bytes
-        Py_ssize_t jobs
+        Py_ssize_t jobs, parts, tasks, phases, workers
         int poisoned
-    ctypedef struct conv_plain_f32:
-        pass
-    ctypedef struct conv_plain_f64:
-        pass
     ctypedef struct conv_depthwise:
         size_t scratch_bytes
         Py_ssize_t rows, pieces
@@ -62,7 +56,8 @@ cdef extern from "conv.h" nogil:
     ctypedef struct conv_winograd_weight:
         conv_tiles cells
         size_t scratch_bytes
-        Py_ssize_t workers
+        Py_ssize_t workers, tasks
+        Py_ssize_t apart[2]
         int poisoned
     ctypedef struct conv_phases_call:
         conv_direct direct
@@ -105,10 +100,10 @@ cdef extern from "conv.h" nogil:
     void conv_plan_outer(const conv_call *call, Py_ssize_t threads, conv_outer *d) noexcept
     void conv_outer_scratch(conv_outer *d, void *scratch) noexcept
     Py_ssize_t conv_outer_sums(const conv_outer *d) noexcept
-    void conv_plan_product(const conv_call *call, int of_weights, conv_product *p) noexcept
+    void conv_plan_product(const conv_call *call, int of_weights, Py_ssize_t threads, conv_product *p) noexcept
     void conv_product_scratch(conv_product *p, void *scratch) noexcept
-    void conv_product_job_f32(conv_product *p, Py_ssize_t i, conv_plain_f32 *a, gemm_job_f32 *job) noexcept
-    void conv_product_job_f64(conv_product *p, Py_ssize_t i, conv_plain_f64 *a, gemm_job_f64 *job) noexcept
+    void conv_product_begin(conv_product *p, Py_ssize_t i) noexcept
+    void conv_product_phase(conv_product *p, Py_ssize_t phase) noexcept
     void conv_plan_depthwise(const conv_call *call, int of_weights, Py_ssize_t most_bytes, conv_depthwise *d) noexcept
     bint conv_planes_spread(const conv_job *forward, Py_ssize_t size) noexcept
     void conv_plan_planes(const conv_call *call, bint spread, Py_ssize_t threads, conv_planes *d) noexcept
@@ -138,6 +133,8 @@ cdef extern from "conv.h" nogil:
     void conv_masked_weight(void *call, Py_ssize_t unit) noexcept
     void conv_direct_pack(void *direct, Py_ssize_t group) noexcept
     void conv_direct_worker(void *direct, Py_ssize_t i) noexcept
+    void conv_product_worker(void *product, Py_ssize_t i) noexcept
+    void conv_product_share(void *product, Py_ssize_t i) noexcept
     void conv_lanes_worker(void *lanes, Py_ssize_t i) noexcept
     void conv_lanes_sum(void *lanes, Py_ssize_t output) noexcept
     void conv_outer_worker(void *outer, Py_ssize_t i) noexcept
@@ -151,6 +148,7 @@ cdef extern from "conv.h" nogil:
     void conv_planes_sum(void *planes, Py_ssize_t i) noexcept
     void conv_winograd_share(void *winograd, Py_ssize_t i) noexcept
     void conv_winograd_worker(void *winograd, Py_ssize_t i) noexcept
+    void conv_winograd_weight_range(void *weight, Py_ssize_t i) noexcept
     void conv_winograd_weight_fill(void *weight, Py_ssize_t i) noexcept
     void conv_winograd_weight_multiply(void *weight, Py_ssize_t i) noexcept
     void conv_winograd_weight_sum(void *weight, Py_ssize_t i) noexcept
@@ -166,10 +164,13 @@ ctypedef void (*task_function)(void *context, Py_ssize_t i) noexcept nogil
 
 
 cdef void each(task_function task, void *context, Py_ssize_t n, int num_threads) noexcept nogil:
-    """Tasks 0 to n-1, each of which writes cells of its own."""
+    """Tasks 0 to n-1, each of which writes cells of its own. Workers, one a thread, run on the same thread in every call."""
     cdef Py_ssize_t i
     if num_threads <= 1 or n <= 1:
         for i in range(n):
+            task(context, i)
+    elif n <= num_threads:
+        for i in prange(n, schedule='static', chunksize=1, num_threads=num_threads):
             task(context, i)
     else:
         for i in prange(n, schedule='dynamic', num_threads=num_threads):
@@ -209,36 +210,24 @@ cdef bint direct(conv_call *call, int num_threads, list report) except -1:
 
 
 cdef bint product(conv_call *call, bint of_weights, int num_threads, list report) except -1:
-    """One product of gemm.h after the other, parallel as these are."""
+    """Parts of all jobs at once; or one job, phase by phase: parallel over what its workers share."""
     cdef conv_product p
-    cdef conv_plain_f32 a_f32
-    cdef conv_plain_f64 a_f64
-    cdef gemm_job_f32 job_f32
-    cdef gemm_job_f64 job_f64
-    cdef Block tables, memory
-    cdef Py_ssize_t i
-    conv_plan_product(call, of_weights, &p)
-    tables = scratch(p.scratch_bytes)
-    conv_product_scratch(&p, tables.ptr)
-    for i in range(p.jobs):
-        if call.f64:
-            conv_product_job_f64(&p, i, &a_f64, &job_f64)
-            gemm_plan_f64(&job_f64, num_threads)
-            if told(report, "product", job_f64.slots, p.scratch_bytes + job_f64.scratch_bytes, gemm_shares_f64(&job_f64)):
-                return False
-            memory = scratch(job_f64.scratch_bytes)
-            job_f64.scratch = memory.ptr
-            with nogil:
-                gemm_f64(&job_f64, num_threads)
+    cdef Block memory
+    cdef Py_ssize_t i, phase
+    conv_plan_product(call, of_weights, num_threads, &p)
+    if told(report, "product", p.workers, p.scratch_bytes, p.tasks):
+        return False
+    memory = scratch(p.scratch_bytes)
+    with nogil:
+        conv_product_scratch(&p, memory.ptr)
+        if p.parts:
+            each(conv_product_worker, &p, p.workers, num_threads)
         else:
-            conv_product_job_f32(&p, i, &a_f32, &job_f32)
-            gemm_plan_f32(&job_f32, num_threads)
-            if told(report, "product", job_f32.slots, p.scratch_bytes + job_f32.scratch_bytes, gemm_shares_f32(&job_f32)):
-                return False
-            memory = scratch(job_f32.scratch_bytes)
-            job_f32.scratch = memory.ptr
-            with nogil:
-                gemm_f32(&job_f32, num_threads)
+            for i in range(p.jobs):
+                conv_product_begin(&p, i)
+                for phase in range(p.phases):
+                    conv_product_phase(&p, phase)
+                    each(conv_product_share, &p, p.workers, num_threads)
     return p.poisoned
 
 
@@ -302,16 +291,18 @@ cdef bint winograd(conv_call *call, int num_threads, list report) except -1:
 
 
 cdef bint winograd_weight(conv_call *call, int num_threads, list report) except -1:
-    """Block after block of tiles: parallel over their transforms, then over the products, then over the weights."""
+    """Parallel over parts of the weights; or block after block of tiles, over their transforms, the products, and the weights."""
     cdef conv_winograd_weight d
     cdef Block memory
     conv_plan_winograd_weight(call, num_threads, &d)
-    if told(report, "winograd", d.workers, d.scratch_bytes, conv_winograd_weight_products(&d), d.cells.m):
+    if told(report, "winograd", d.workers, d.scratch_bytes, d.tasks, d.cells.m):
         return False
     memory = scratch(d.scratch_bytes)
     with nogil:
         conv_winograd_weight_scratch(&d, memory.ptr)
-        while True:
+        if d.apart[0]:
+            each(conv_winograd_weight_range, &d, d.workers, num_threads)
+        while not d.apart[0]:
             each(conv_winograd_weight_fill, &d, conv_winograd_weight_fills(&d), num_threads)
             while True:
                 each(conv_winograd_weight_multiply, &d, conv_winograd_weight_products(&d), num_threads)

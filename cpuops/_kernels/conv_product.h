@@ -28,13 +28,18 @@ typedef struct {
     int by_image;           /* a job is a group of one image, not of all */
     ptrdiff_t jobs;
     ptrdiff_t group, image; /* that are being computed; image 0 for all */
+    /* several jobs are cut into `parts` (at most `most`), the tasks of workers; one job (parts 0) is shared phase by phase */
+    ptrdiff_t threads, most, parts, tasks, next, workers;
+    ptrdiff_t phases, phase;
+    void *running; /* the job whose phases these are: a conv_running */
     ptrdiff_t ldc;          /* channels last and dense: from one position to the next */
     conv_shift *shift;      /* of each tap, in input cells */
     /* the operand that is plain memory (the weights, or the output's gradient): element k of output channel m is at
      * start + m * (stride of m) + table[k / inner] + k % inner * step */
     ptrdiff_t start, step, inner, runs, *table;
     int poisoned;           /* padded, and a weight is not finite (or became so) */
-    size_t scratch_bytes;
+    size_t table_bytes, running_bytes, part_bytes, scratch_bytes;
+    char *scratch; /* of the products */
 } conv_product;
 
 /* the addresses of nested axes (lengths n, strides s >= 0, outermost first): those that are evenly spaced are one run of
@@ -96,7 +101,7 @@ INLINE int conv_dense(const ptrdiff_t n[3], const ptrdiff_t s[3], ptrdiff_t step
     return 1;
 }
 
-INLINE void conv_plan_product(const conv_call *call, int of_weights, conv_product *p)
+INLINE void conv_lay_product(const conv_call *call, int of_weights, conv_product *p)
 {
     const conv_job *j = call->job;
     const ptrdiff_t positions = conv_positions(j);
@@ -117,14 +122,17 @@ INLINE void conv_plan_product(const conv_call *call, int of_weights, conv_produc
     p->jobs = j->groups * (p->by_image ? j->batch : 1);
     p->poisoned = 0;
     p->runs = conv_product_runs(p, NULL);
-    p->table = NULL;
-    p->scratch_bytes = (size_t)conv_taps(j) * sizeof(conv_shift) + (p->runs > 1 ? (size_t)p->runs * sizeof(ptrdiff_t) : 0);
+    p->table = p->runs > 1 ? &p->runs : NULL; /* there is one: plans ask for no more before it has its place */
+    p->table_bytes = conv_round64(conv_taps(j) * (ptrdiff_t)sizeof(conv_shift) + (p->runs > 1 ? p->runs : 0) * (ptrdiff_t)sizeof(ptrdiff_t));
 }
 
 INLINE void conv_product_scratch(conv_product *p, void *scratch)
 {
     const conv_job *j = p->call.job;
     conv_shift *s = p->shift = (conv_shift *)scratch;
+    p->running = (char *)scratch + p->table_bytes;
+    p->scratch = (char *)p->running + p->running_bytes;
+    p->next = 0;
     for (ptrdiff_t z = 0; z < j->kernel[0]; z++)
         for (ptrdiff_t y = 0; y < j->kernel[1]; y++)
             for (ptrdiff_t x = 0; x < j->kernel[2]; x++, s++) {
@@ -140,4 +148,15 @@ INLINE void conv_product_scratch(conv_product *p, void *scratch)
 
 #define REAL_BODY "conv_product_real.h"
 #include "for_each_real.h"
+
+INLINE void conv_plan_product(const conv_call *call, int of_weights, ptrdiff_t threads, conv_product *p)
+{
+    conv_lay_product(call, of_weights, p);
+    (call->f64 ? conv_share_product_f64 : conv_share_product_f32)(p, threads);
+}
+INLINE void conv_product_begin(conv_product *p, ptrdiff_t i) { (p->call.f64 ? conv_product_begin_f64 : conv_product_begin_f32)(p, i); }
+INLINE void conv_product_phase(conv_product *p, ptrdiff_t phase)
+{
+    (p->call.f64 ? conv_product_phase_f64 : conv_product_phase_f32)(p, phase);
+}
 #endif

@@ -378,15 +378,80 @@ INLINE void FN(conv_weight_product)(conv_product *p, FN(conv_plain) * grad, FN(g
         job->finish = FN(conv_check_weights), job->finish_ctx = p;
 }
 
-/* job i: of group i % groups, of all images or of image i / groups. The plain operand is memory for the job's packer */
-FUNC void FN(conv_product_job)(conv_product *p, ptrdiff_t i, FN(conv_plain) * plain, FN(gemm_job) * job)
+/* a job and the matrix of its plain operand */
+typedef struct {
+    FN(conv_plain) plain;
+    FN(gemm_job) job;
+} FN(conv_running);
+
+/* job i: of group i % groups, of all images or of image i / groups */
+FUNC void FN(conv_product_job)(conv_product *p, ptrdiff_t i, FN(conv_running) * r)
 {
-    memset(job, 0, sizeof *job);
+    FN(conv_plain) *plain = &r->plain;
+    memset(&r->job, 0, sizeof r->job);
     p->group = i % p->call.job->groups, p->image = i / p->call.job->groups;
     plain->product = p;
     plain->matrix.ks = p->step, plain->matrix.inner = p->inner, plain->matrix.table = p->table;
     if (p->of_weights)
-        FN(conv_weight_product)(p, plain, job);
+        FN(conv_weight_product)(p, plain, &r->job);
     else
-        FN(conv_forward_product)(p, plain, job);
+        FN(conv_forward_product)(p, plain, &r->job);
+}
+
+/* how the threads share the jobs, which have all the same shape */
+FUNC void FN(conv_share_product)(conv_product *p, ptrdiff_t threads)
+{
+    FN(conv_running) r;
+    p->running_bytes = conv_round64(sizeof r);
+    p->threads = threads, p->most = even_parts(p->jobs, 1, threads, threads);
+    p->parts = p->tasks = 0, p->workers = 1, p->part_bytes = 0;
+    if (p->jobs) {
+        FN(conv_product_job)(p, 0, &r);
+        if (threads > 1 && p->jobs > 1) {
+            FN(gemm_plan_parts)(&r.job, p->most);
+            p->parts = r.job.slots;
+            p->tasks = p->jobs * p->parts;
+            p->workers = conv_min(threads, p->tasks);
+            p->part_bytes = r.job.scratch_bytes / (size_t)p->parts;
+        } else {
+            FN(gemm_plan)(&r.job, (int)threads);
+            p->tasks = FN(gemm_shares)(&r.job);
+            p->workers = r.job.slots;
+            p->part_bytes = r.job.scratch_bytes;
+        }
+    }
+    p->scratch_bytes = p->table_bytes + p->running_bytes + p->part_bytes * (size_t)(p->parts ? p->workers : 1);
+}
+
+/* the parts of jobs that worker i gets hold of */
+FUNC void FN(conv_product_worker)(conv_product *p, ptrdiff_t i)
+{
+    for (ptrdiff_t task; (task = conv_take(&p->next, p->tasks)) >= 0;) {
+        conv_product mine = *p;
+        FN(conv_running) r;
+        FN(conv_product_job)(&mine, task / p->parts, &r);
+        FN(gemm_plan_parts)(&r.job, p->most);
+        r.job.scratch = p->scratch + (size_t)i * p->part_bytes;
+        FN(gemm_part)(&r.job, task % p->parts, 0);
+        if (mine.poisoned)
+            __atomic_store_n(&p->poisoned, 1, __ATOMIC_RELAXED);
+    }
+}
+
+/* job i, as gemm.h shares it: phase after phase, each of worker after worker */
+FUNC void FN(conv_product_begin)(conv_product *p, ptrdiff_t i)
+{
+    FN(conv_running) *r = (FN(conv_running) *)p->running;
+    FN(conv_product_job)(p, i, r);
+    FN(gemm_plan)(&r->job, (int)p->threads);
+    r->job.scratch = p->scratch;
+    p->phases = FN(gemm_phases)(&r->job);
+}
+FUNC void FN(conv_product_phase)(conv_product *p, ptrdiff_t phase)
+{
+    p->phase = phase, ((FN(conv_running) *)p->running)->job.next = 0;
+}
+FUNC void FN(conv_product_share)(conv_product *p, ptrdiff_t i)
+{
+    FN(gemm_work)(&((FN(conv_running) *)p->running)->job, p->phase, i);
 }

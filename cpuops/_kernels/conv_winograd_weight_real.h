@@ -110,3 +110,28 @@ FUNC void FN(conv_winograd_weight_sum)(conv_winograd_weight *d, ptrdiff_t i)
             d->m + d->col + col, conv_min(LANES, d->n_cols - col)))
         __atomic_store_n(&d->poisoned, 1, __ATOMIC_RELAXED);
 }
+
+/* range i of the channels and outputs, from the tiles to the weights */
+FUNC void FN(conv_winograd_weight_range)(conv_winograd_weight *d, ptrdiff_t i)
+{
+    conv_winograd_weight mine = *d;
+    const ptrdiff_t at[2] = {i / d->apart[1], i % d->apart[1]}, end[2] = {d->call.job->channels, d->call.job->outputs};
+    for (int axis = 0; axis < 2; axis++) {
+        mine.from[axis] = at[axis] * d->to[axis];
+        mine.to[axis] = conv_min(mine.from[axis] + d->to[axis], end[axis]);
+    }
+    conv_winograd_weight_scratch(&mine, d->cell_memory + (size_t)i * d->worker_bytes);
+    conv_winograd_weight_hold(&mine, mine.from[0], mine.from[1], 0);
+    do {
+        for (ptrdiff_t k = 0; k < conv_winograd_weight_fills(&mine); k++)
+            FN(conv_winograd_weight_fill)(&mine, k);
+        do {
+            for (ptrdiff_t k = 0; k < conv_winograd_weight_products(&mine); k++)
+                FN(conv_winograd_weight_multiply)(&mine, k);
+            for (ptrdiff_t k = 0; conv_winograd_weight_last(&mine) && k < conv_winograd_weight_sums(&mine); k++)
+                FN(conv_winograd_weight_sum)(&mine, k);
+        } while (conv_winograd_weight_next(&mine));
+    } while (!mine.poisoned && conv_winograd_weight_advance(&mine));
+    if (mine.poisoned)
+        __atomic_store_n(&d->poisoned, 1, __ATOMIC_RELAXED);
+}

@@ -38,6 +38,8 @@ typedef struct {
     ptrdiff_t wave;                                   /* deep: chunks a phase */
     int share_a, deep, direct_a, direct_b;
     int slabs; /* the shared operand is packed by steps of K across a block, not by panels */
+    ptrdiff_t first_a, first_b; /* panels of the operands before those that are counted here */
+    ptrdiff_t parts_a, parts_b; /* apart: C in rectangles, each a task that packs for itself; panels_a, panels_b are of one */
     int keep; /* packed panels of the private operand are kept for the other blocks of the shared one */
     ptrdiff_t next; /* the task to take next in the running phase */
 } FN(gemm_job);
@@ -129,6 +131,10 @@ INLINE ptrdiff_t FN(gemm_shared)(const FN(gemm_job) *w) { return w->share_a ? w-
 INLINE ptrdiff_t FN(gemm_private)(const FN(gemm_job) *w) { return w->share_a ? w->panels_b : w->panels_a; }
 INLINE ptrdiff_t FN(gemm_shared_stride)(const FN(gemm_job) *w) { return w->share_a ? w->stride_a : w->stride_b; }
 INLINE ptrdiff_t FN(gemm_private_stride)(const FN(gemm_job) *w) { return w->share_a ? w->stride_b : w->stride_a; }
+/* the first row of A, or column of B, of a panel that is counted in a rectangle */
+INLINE ptrdiff_t FN(gemm_row)(const FN(gemm_job) *w, ptrdiff_t panel) { return (w->first_a + panel) * w->mr; }
+INLINE ptrdiff_t FN(gemm_column)(const FN(gemm_job) *w, ptrdiff_t panel) { return (w->first_b + panel) * GEMM_NR; }
+FUNC ptrdiff_t FN(gemm_phases)(const FN(gemm_job) *w);
 
 /* the tasks of a block: groups of a band, times parts of the block */
 INLINE ptrdiff_t FN(gemm_cut)(const FN(gemm_job) *w)
@@ -136,11 +142,109 @@ INLINE ptrdiff_t FN(gemm_cut)(const FN(gemm_job) *w)
     return FN(gemm_max)(1, FN(gemm_ceil)(w->band, w->group) * FN(gemm_ceil)(w->block, w->split));
 }
 
-/* nothing decided here changes a bit of the result */
-FUNC void FN(gemm_plan)(FN(gemm_job) *w, int num_threads)
+#define GEMM_FEW 9 /* panels */
+
+/* how the operands are packed and kept for panels_a by panels_b panels, and by whom */
+INLINE void FN(gemm_plan_shared)(FN(gemm_job) *w, ptrdiff_t threads)
+{
+    const FN(gemm_matrix) *b = (const FN(gemm_matrix) *)w->b;
+    const int rows_b = !w->direct_b && w->pack_b == FN(gemm_plain) && !b->table && b->rs == 1;
+    /* the operand with more panels is private: packed by the task that uses it, right before it does. But rows of B are packed
+     * from end to end where A is not packed at all and has more than a few panels */
+    w->share_a = w->panels_a < w->panels_b && !(w->direct_a && rows_b && w->panels_a > GEMM_FEW);
+    w->slabs = !w->share_a && rows_b;
+    const ptrdiff_t size = sizeof(real), shared = FN(gemm_shared)(w), own = FN(gemm_private)(w);
+    const ptrdiff_t shared_stride = FN(gemm_shared_stride)(w), own_stride = FN(gemm_private_stride)(w);
+    w->block = FN(gemm_max)(1, GEMM_SHARED_BYTES / (shared_stride * size));
+    w->block = FN(gemm_max)(1, FN(gemm_ceil)(shared, FN(gemm_max)(1, FN(gemm_ceil)(shared, w->block)))); /* blocks of one size */
+    /* several tasks a thread, for balance */
+    w->group = FN(gemm_max)(1, FN(gemm_min)(own / FN(gemm_max)(16, 4 * threads), 8));
+    /* packed panels of the private operand are kept from block to block, a band of them at a time, where that can be shared
+     * evenly; else parts of the shared block even the shares out, and panels are packed once a part */
+    w->split = w->block;
+    w->keep = !(w->share_a ? w->direct_b : w->direct_a) && shared > w->block;
+    w->band = own;
+    if (w->keep)
+        w->band = FN(gemm_ceil)(own, FN(gemm_ceil)(own, FN(gemm_max)(1, GEMM_KEPT_BYTES / (own_stride * size))));
+    w->group = even_size(w->band, w->group, threads);
+    if (w->keep && (FN(gemm_cut)(w) < 2 * threads || uneven(FN(gemm_cut)(w), threads))) {
+        w->keep = 0;
+        w->band = own;
+    }
+    if (!w->keep) {
+        const ptrdiff_t groups = FN(gemm_cut)(w), parts = FN(gemm_min)(w->block, FN(gemm_ceil)(2 * threads, groups));
+        w->split = FN(gemm_ceil)(w->block, even_parts(groups, parts, w->block / 2, threads));
+    }
+    w->slots = FN(gemm_min)(threads, FN(gemm_cut)(w));
+    w->scratch_bytes = (size_t)(w->block * shared_stride + (w->keep ? w->band : w->slots) * own_stride) * sizeof(real);
+}
+
+/* too few cells to occupy the threads, but a long sum */
+INLINE int FN(gemm_plan_deep)(FN(gemm_job) *w, ptrdiff_t threads)
+{
+    const ptrdiff_t size = sizeof(real), own = FN(gemm_max)(w->panels_a, w->panels_b);
+    const ptrdiff_t groups = FN(gemm_ceil)(own, FN(gemm_max)(1, FN(gemm_min)(own / FN(gemm_max)(16, 4 * threads), 8)));
+    const ptrdiff_t tiles = w->panels_a <= 1000 && w->panels_b <= 1000 ? w->panels_a * w->panels_b : 1000000;
+    w->wave = FN(gemm_min)(w->chunks, FN(gemm_max)(1, threads / 8) * GEMM_PARTIAL_BYTES / (GEMM_TILE * size) / FN(gemm_max)(1, tiles));
+    if (uneven(w->wave, threads) && w->wave > threads)
+        w->wave -= w->wave % threads;
+    w->deep = groups < 2 * threads && w->wave >= 2 * threads && w->panels_a * w->stride_a * size <= GEMM_DEEP_BYTES;
+    w->slots = threads;
+    w->scratch_bytes = (size_t)(w->wave * tiles * GEMM_TILE + threads * (w->panels_a * w->stride_a + w->stride_b)) * sizeof(real);
+    return w->deep;
+}
+
+/* costs, in multiply-adds: packing a cell; a line of C that two threads write to; a phase, at whose ends threads wait for each
+ * other and after which each finds packed panels and C in the caches of others */
+#define GEMM_PACKING 16.0
+#define GEMM_LINE 1e4
+#define GEMM_PHASE 4e6
+
+/* C in rectangles, of which each packs for itself: no waiting, and each thread has its own memory. The grid of at most `most`
+ * whose largest rectangle costs least; returns that */
+INLINE double FN(gemm_grid)(FN(gemm_job) *w, ptrdiff_t most)
+{
+    const double of_row = (double)w->mr * (w->direct_a ? 0 : GEMM_PACKING), of_col = GEMM_NR * (w->direct_b ? 0 : GEMM_PACKING);
+    const int lines_shared = w->store || w->ldc * (ptrdiff_t)sizeof(real) % 64;
+    double least = 0;
+    for (ptrdiff_t a = 1; a <= FN(gemm_min)(most, w->panels_a); a++) {
+        const ptrdiff_t b = FN(gemm_min)(most / a, w->panels_b);
+        const double r = (double)FN(gemm_ceil)(w->panels_a, a), c = (double)FN(gemm_ceil)(w->panels_b, b);
+        double cost = (r * c * (double)w->mr * GEMM_NR + r * of_row + c * of_col) * (double)w->k;
+        if (b > 1 && lines_shared)
+            cost += r * (double)w->mr * GEMM_LINE;
+        if (a == 1 || cost < least)
+            least = cost, w->parts_a = a, w->parts_b = b;
+    }
+    return least;
+}
+
+/* what threads take that share the packing, as gemm_grid counts */
+INLINE double FN(gemm_together)(const FN(gemm_job) *w, ptrdiff_t threads)
+{
+    const double rows = (double)(w->panels_a * w->mr), cols = (double)(w->panels_b * GEMM_NR);
+    const double packed = (w->direct_a ? 0 : rows) + (w->direct_b ? 0 : cols);
+    FN(gemm_job) t = *w;
+    t.parts_a = t.parts_b = 0;
+    FN(gemm_plan_shared)(&t, threads);
+    return (rows * cols + packed * GEMM_PACKING) * (double)w->k / (double)threads + GEMM_PHASE * (double)FN(gemm_phases)(&t);
+}
+
+/* the parts of a grid, each planned for one thread */
+INLINE void FN(gemm_plan_apart)(FN(gemm_job) *w)
+{
+    const ptrdiff_t rows = w->panels_a, cols = w->panels_b;
+    w->panels_a = FN(gemm_ceil)(rows, w->parts_a), w->panels_b = FN(gemm_ceil)(cols, w->parts_b);
+    FN(gemm_plan_shared)(w, 1);
+    w->parts_a = FN(gemm_ceil)(rows, w->panels_a), w->parts_b = FN(gemm_ceil)(cols, w->panels_b);
+    w->slots = w->parts_a * w->parts_b;
+    w->scratch_bytes = (w->scratch_bytes + 63) / 64 * 64 * (size_t)w->slots;
+}
+
+/* what all plans have in common: chunks, panels, and whether an operand is read where it is */
+INLINE void FN(gemm_plan_panels)(FN(gemm_job) *w)
 {
     const ptrdiff_t padded = 64 / (ptrdiff_t)sizeof(real); /* slack of a vector after every panel, and its alignment */
-    ptrdiff_t threads = num_threads > 1 ? num_threads : 1;
     w->kc = FN(gemm_kc)(w->k);
     w->chunks = w->k > 0 ? FN(gemm_ceil)(w->k, w->kc) : 1;
     w->panels_a = FN(gemm_ceil)(w->m, GEMM_MR);
@@ -163,45 +267,36 @@ FUNC void FN(gemm_plan)(FN(gemm_job) *w, int num_threads)
     }
     w->stride_a = (w->mr * w->kc + padded + padded - 1) / padded * padded;
     w->direct_b = w->pack_b == FN(gemm_plain) && !b->table && b->rs == 1 && w->panels_a <= 1;
-    /* the operand with more panels is private: packed by the task that uses it, right before it does */
-    w->share_a = w->panels_a < w->panels_b;
-    w->slabs = !w->share_a && !w->direct_b && w->pack_b == FN(gemm_plain) && !b->table && b->rs == 1;
-    const ptrdiff_t size = sizeof(real), shared = FN(gemm_shared)(w), own = FN(gemm_private)(w);
-    const ptrdiff_t shared_stride = FN(gemm_shared_stride)(w), own_stride = FN(gemm_private_stride)(w);
-    w->block = FN(gemm_max)(1, GEMM_SHARED_BYTES / (shared_stride * size));
-    w->block = FN(gemm_max)(1, FN(gemm_ceil)(shared, FN(gemm_max)(1, FN(gemm_ceil)(shared, w->block)))); /* blocks of one size */
-    /* several tasks a thread, for balance */
-    w->group = FN(gemm_max)(1, FN(gemm_min)(own / FN(gemm_max)(16, 4 * threads), 8));
-    ptrdiff_t groups = FN(gemm_ceil)(own, w->group);
-    /* too few cells to occupy the threads, but a long sum */
-    ptrdiff_t tiles = w->panels_a <= 1000 && w->panels_b <= 1000 ? w->panels_a * w->panels_b : 1000000;
-    w->wave = FN(gemm_min)(w->chunks, FN(gemm_max)(1, threads / 8) * GEMM_PARTIAL_BYTES / (GEMM_TILE * size) / FN(gemm_max)(1, tiles));
-    if (uneven(w->wave, threads) && w->wave > threads)
-        w->wave -= w->wave % threads;
-    w->deep = threads > 1 && groups < 2 * threads && w->wave >= 2 * threads && w->panels_a * w->stride_a * size <= GEMM_DEEP_BYTES;
-    if (w->deep) {
-        w->slots = threads;
-        w->scratch_bytes = (size_t)(w->wave * tiles * GEMM_TILE + threads * (w->panels_a * w->stride_a + w->stride_b)) * sizeof(real);
-        return;
+    w->deep = 0, w->first_a = w->first_b = w->parts_a = w->parts_b = 0;
+}
+
+/* a plan for num_threads threads; nothing decided here changes a bit of the result */
+FUNC void FN(gemm_plan)(FN(gemm_job) *w, int num_threads)
+{
+    const ptrdiff_t threads = num_threads > 1 ? num_threads : 1;
+    FN(gemm_plan_panels)(w);
+    if (threads > 1 && w->panels_a && w->panels_b) {
+        if (FN(gemm_plan_deep)(w, threads))
+            return;
+        const double least = FN(gemm_grid)(w, threads);
+        if (least <= FN(gemm_together)(w, threads)) {
+            FN(gemm_plan_apart)(w);
+            return;
+        }
+        w->parts_a = w->parts_b = 0;
     }
-    /* packed panels of the private operand are kept from block to block, a band of them at a time, where that can be shared
-     * evenly; else parts of the shared block even the shares out, and panels are packed once a part */
-    w->split = w->block;
-    w->keep = !(w->share_a ? w->direct_b : w->direct_a) && shared > w->block;
-    w->band = own;
-    if (w->keep)
-        w->band = FN(gemm_ceil)(own, FN(gemm_ceil)(own, FN(gemm_max)(1, GEMM_KEPT_BYTES / (own_stride * size))));
-    w->group = even_size(w->band, w->group, threads);
-    if (w->keep && (FN(gemm_cut)(w) < 2 * threads || uneven(FN(gemm_cut)(w), threads))) {
-        w->keep = 0;
-        w->band = own;
-    }
-    if (!w->keep) {
-        const ptrdiff_t groups = FN(gemm_cut)(w), parts = FN(gemm_min)(w->block, FN(gemm_ceil)(2 * threads, groups));
-        w->split = FN(gemm_ceil)(w->block, even_parts(groups, parts, w->block / 2, threads));
-    }
-    w->slots = FN(gemm_min)(threads, FN(gemm_cut)(w));
-    w->scratch_bytes = (size_t)(w->block * shared_stride + (w->keep ? w->band : w->slots) * own_stride) * sizeof(real);
+    FN(gemm_plan_shared)(w, threads);
+}
+
+/* a plan in at most `most` parts for a caller that is parallel itself; see gemm_part */
+FUNC void FN(gemm_plan_parts)(FN(gemm_job) *w, ptrdiff_t most)
+{
+    FN(gemm_plan_panels)(w);
+    if (w->panels_a && w->panels_b) {
+        FN(gemm_grid)(w, most);
+        FN(gemm_plan_apart)(w);
+    } else
+        FN(gemm_plan_shared)(w, 1);
 }
 
 /* ---- the work of one task ---- */
@@ -215,7 +310,7 @@ typedef struct {
 
 INLINE FN(gemm_place) FN(gemm_where)(const FN(gemm_job) *w, ptrdiff_t pa, ptrdiff_t pb, ptrdiff_t chunk)
 {
-    FN(gemm_place) t = {.i0 = pa * w->mr, .j0 = pb * GEMM_NR};
+    FN(gemm_place) t = {.i0 = FN(gemm_row)(w, pa), .j0 = FN(gemm_column)(w, pb)};
     t.ni = FN(gemm_min)(w->mr, w->m - t.i0);
     t.nj = FN(gemm_min)(GEMM_NR, w->n - t.j0);
     t.add = chunk > 0 || w->add;
@@ -255,14 +350,14 @@ typedef struct {
 
 INLINE FN(gemm_strip) FN(gemm_find)(const FN(gemm_job) *w, int is_a, ptrdiff_t panel, ptrdiff_t chunk, const real *packed)
 {
-    ptrdiff_t width = is_a ? w->mr : GEMM_NR;
+    const ptrdiff_t i0 = is_a ? FN(gemm_row)(w, panel) : FN(gemm_column)(w, panel);
     /* a tile reads B by whole panels, so the last one is packed if it is short */
-    if (is_a ? w->direct_a : w->direct_b && (panel + 1) * GEMM_NR <= w->n) {
+    if (is_a ? w->direct_a : w->direct_b && i0 + GEMM_NR <= w->n) {
         const FN(gemm_matrix) *x = (const FN(gemm_matrix) *)(is_a ? w->a : w->b);
-        FN(gemm_strip) s = {x->p + panel * width * x->rs + chunk * w->kc * x->ks, x->rs, x->ks};
+        FN(gemm_strip) s = {x->p + i0 * x->rs + chunk * w->kc * x->ks, x->rs, x->ks};
         return s;
     }
-    FN(gemm_strip) s = {packed, 1, width};
+    FN(gemm_strip) s = {packed, 1, is_a ? w->mr : GEMM_NR};
     return s;
 }
 
@@ -271,7 +366,7 @@ INLINE void FN(gemm_pack_panel)(const FN(gemm_job) *w, int is_a, ptrdiff_t panel
 {
     if (FN(gemm_find)(w, is_a, panel, chunk, to).p != to)
         return;
-    ptrdiff_t width = is_a ? w->mr : GEMM_NR, i0 = panel * width, k0 = chunk * w->kc;
+    ptrdiff_t width = is_a ? w->mr : GEMM_NR, i0 = is_a ? FN(gemm_row)(w, panel) : FN(gemm_column)(w, panel), k0 = chunk * w->kc;
     ptrdiff_t ni = FN(gemm_min)(width, (is_a ? w->m : w->n) - i0), nk = FN(gemm_min)(w->kc, w->k - k0);
     (is_a ? w->pack_a : w->pack_b)(is_a ? w->a : w->b, i0, ni, k0, nk, to, width);
 }
@@ -287,12 +382,13 @@ typedef struct {
 INLINE FN(gemm_ahead) FN(gemm_look)(const FN(gemm_job) *w, int is_a, ptrdiff_t panel, ptrdiff_t chunk, const real *packed)
 {
     const ptrdiff_t width = is_a ? w->mr : GEMM_NR, nk = FN(gemm_min)(w->kc, w->k - chunk * w->kc);
-    const ptrdiff_t n = FN(gemm_min)(width, (is_a ? w->m : w->n) - panel * width), line = 64 / (ptrdiff_t)sizeof(real);
+    const ptrdiff_t i0 = is_a ? FN(gemm_row)(w, panel) : FN(gemm_column)(w, panel), line = 64 / (ptrdiff_t)sizeof(real);
+    const ptrdiff_t n = FN(gemm_min)(width, (is_a ? w->m : w->n) - i0);
     const FN(gemm_matrix) *x = (const FN(gemm_matrix) *)(is_a ? w->a : w->b);
     FN(gemm_ahead) t = {packed, packed ? width : 0, nk, 1};
     if (packed || (is_a ? w->pack_a : w->pack_b) != FN(gemm_plain) || x->table)
         return t;
-    t.p = x->p + panel * width * x->rs + chunk * w->kc * x->ks;
+    t.p = x->p + i0 * x->rs + chunk * w->kc * x->ks;
     t.step = x->ks;
     t.apart = x->ks == 1 ? x->rs : line;
     t.lines = x->ks == 1 ? n : x->rs == 1 ? FN(gemm_ceil)(n, line) : 0;
@@ -356,6 +452,8 @@ FUNC ptrdiff_t FN(gemm_phases)(const FN(gemm_job) *w)
 {
     if (w->m <= 0 || w->n <= 0)
         return 0;
+    if (w->parts_a)
+        return 1;
     if (w->deep)
         return 2 * FN(gemm_ceil)(w->chunks, w->wave);
     return 2 * FN(gemm_ceil)(FN(gemm_private)(w), w->band) * w->chunks * FN(gemm_ceil)(FN(gemm_shared)(w), w->block);
@@ -376,6 +474,8 @@ INLINE FN(gemm_step) FN(gemm_steps)(const FN(gemm_job) *w, ptrdiff_t phase)
 
 FUNC ptrdiff_t FN(gemm_tasks)(const FN(gemm_job) *w, ptrdiff_t phase)
 {
+    if (w->parts_a)
+        return w->parts_a * w->parts_b;
     if (w->deep)
         return phase % 2 ? w->panels_a * w->panels_b : FN(gemm_min)(w->wave, w->chunks - phase / 2 * w->wave);
     FN(gemm_step) t = FN(gemm_steps)(w, phase);
@@ -387,19 +487,37 @@ FUNC ptrdiff_t FN(gemm_tasks)(const FN(gemm_job) *w, ptrdiff_t phase)
 }
 
 /* those of a phase that multiplies: about equal, and what the threads share */
-FUNC ptrdiff_t FN(gemm_shares)(const FN(gemm_job) *w) { return FN(gemm_tasks)(w, !w->deep); }
+FUNC ptrdiff_t FN(gemm_shares)(const FN(gemm_job) *w) { return FN(gemm_tasks)(w, !w->deep && !w->parts_a); }
 
 /* steps [k0, k0 + GEMM_SLAB) of a chunk of the shared operand B, for a block: its rows are read from end to end */
 INLINE void FN(gemm_pack_slab)(const FN(gemm_job) *w, const FN(gemm_step) *t, ptrdiff_t k0, real *packed)
 {
     const ptrdiff_t first = t->chunk * w->kc + k0, end = FN(gemm_min)(w->k, (t->chunk + 1) * w->kc);
     for (ptrdiff_t s = t->s0; s < t->s1; s++)
-        FN(gemm_plain)(w->b, s * GEMM_NR, FN(gemm_min)(GEMM_NR, w->n - s * GEMM_NR), first, FN(gemm_min)(GEMM_SLAB, end - first),
-                       packed + (s - t->s0) * w->stride_b + k0 * GEMM_NR, GEMM_NR);
+        FN(gemm_plain)(w->b, FN(gemm_column)(w, s), FN(gemm_min)(GEMM_NR, w->n - FN(gemm_column)(w, s)), first,
+                       FN(gemm_min)(GEMM_SLAB, end - first), packed + (s - t->s0) * w->stride_b + k0 * GEMM_NR, GEMM_NR);
+}
+
+FUNC void FN(gemm_serial)(const FN(gemm_job) *w);
+
+/* a rectangle of C, in the scratch of a slot */
+FUNC void FN(gemm_part)(const FN(gemm_job) *w, ptrdiff_t part, ptrdiff_t slot)
+{
+    FN(gemm_job) t = *w;
+    t.parts_a = t.parts_b = 0;
+    t.first_a = part / w->parts_b * w->panels_a, t.first_b = part % w->parts_b * w->panels_b;
+    t.panels_a = FN(gemm_min)(w->panels_a, FN(gemm_ceil)(w->m, w->mr) - t.first_a);
+    t.panels_b = FN(gemm_min)(w->panels_b, FN(gemm_ceil)(w->n, GEMM_NR) - t.first_b);
+    t.scratch = (char *)w->scratch + w->scratch_bytes / (size_t)w->slots * (size_t)slot;
+    FN(gemm_serial)(&t);
 }
 
 FUNC void FN(gemm_task)(const FN(gemm_job) *w, ptrdiff_t phase, ptrdiff_t task, ptrdiff_t slot)
 {
+    if (w->parts_a) {
+        FN(gemm_part)(w, task, slot);
+        return;
+    }
     if (w->deep) {
         if (phase % 2)
             FN(gemm_deep_sum)(w, phase / 2 * w->wave, task);
@@ -439,11 +557,13 @@ FUNC void FN(gemm_task)(const FN(gemm_job) *w, ptrdiff_t phase, ptrdiff_t task, 
     }
 }
 
-/* the tasks of a phase that worker `slot` gets hold of */
+/* the tasks of a phase that worker `slot` gets hold of; of rectangles the same one in every call, which its caches may hold */
 FUNC void FN(gemm_work)(FN(gemm_job) *w, ptrdiff_t phase, ptrdiff_t slot)
 {
     const ptrdiff_t tasks = FN(gemm_tasks)(w, phase);
-    for (;;) {
+    if (w->parts_a)
+        FN(gemm_task)(w, phase, slot, slot);
+    while (!w->parts_a) {
         ptrdiff_t task = __atomic_fetch_add(&w->next, 1, __ATOMIC_RELAXED);
         if (task >= tasks)
             return;

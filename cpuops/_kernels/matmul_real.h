@@ -159,6 +159,10 @@ FUNC void FN(product_work)(const FN(product) *p, ptrdiff_t phase, ptrdiff_t slot
 {
     const ptrdiff_t tasks = FN(product_tasks)(p, phase);
     const FN(gemm_job) job = FN(product_job)(p);
+    if (p->path == PRODUCT_GEMM && job.parts_a) {
+        FN(gemm_task)(&job, phase, slot, slot);
+        return;
+    }
     for (;;) {
         ptrdiff_t task = __atomic_fetch_add(next, 1, __ATOMIC_RELAXED);
         if (task >= tasks)
