@@ -25,7 +25,7 @@
  * Of a forward job's finished sums an activation may be taken, piece by piece while they are in the cache (conv_finish.h).
  *
  * Sums are in the operands' type, in blocks; partial sums are added in order; the order depends on shapes only. Scratch is
- * bounded a thread (4 MB, and 4 MB shared; gemm.h: 6 MB; winograd's weight gradient: 8 MB, or 4 MB a thread), whatever the batch and the image.
+ * bounded: at most 8 MB a thread, whatever the batch and the image.
  */
 #ifndef CPUOPS_CONV_H
 #define CPUOPS_CONV_H

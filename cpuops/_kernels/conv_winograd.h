@@ -35,6 +35,8 @@
 #define CONV_WINOGRAD_PART 8               /* at least in a part of one */
 #define CONV_WINOGRAD_DEPTH 128            /* channels of a sum that are added without a pause */
 #define CONV_WINOGRAD_RUN 7                /* tiles side by side that are transformed together: 30 cells a row */
+#define CONV_WINOGRAD_TRANSFORM 100        /* cycles of a vector's transform */
+#define CONV_WINOGRAD_STEP 1.2e5           /* cycles of a step of work that threads share, at the end of which they wait */
 #define CONV_WINOGRAD_LEAST 16             /* channels and outputs from which the transforms pay */
 
 /* tiles of an array, and where their transforms lie: [n2][tiles][channels] */
@@ -58,6 +60,7 @@ typedef struct {
     ptrdiff_t plane_out;        /* of the products, [n2][tiles][chunk] */
     ptrdiff_t first, parts;     /* tiles shared: the first of the block, and the parts of it */
     ptrdiff_t tasks;            /* that fill what is shared */
+    int apart;                  /* every worker fills it for itself */
     ptrdiff_t units, next, workers;
     size_t scratch_bytes, shared_bytes, worker_bytes, own_bytes; /* own: of a worker's cells or weights, the products follow */
     char *shared, *memory;
@@ -107,6 +110,14 @@ INLINE conv_tiles conv_winograd_tiles(const conv_job *j, const void *in)
     return t;
 }
 
+/* whether workers that fill what is shared each for itself, with `vectors` transforms, are done before some that share the work, wait
+ * for each other and fetch what others have written: a core fetches some three bytes a cycle from another one */
+INLINE int conv_winograd_apart(double vectors, double bytes, ptrdiff_t threads)
+{
+    const double others = 1 - 1 / (double)threads;
+    return threads > 1 && others * vectors * CONV_WINOGRAD_TRANSFORM < CONV_WINOGRAD_STEP + others * bytes / 3;
+}
+
 INLINE void conv_plan_winograd(const conv_call *call, ptrdiff_t threads, conv_winograd *d)
 {
     const conv_job *j = call->job;
@@ -154,13 +165,16 @@ INLINE void conv_plan_winograd(const conv_call *call, ptrdiff_t threads, conv_wi
     d->shared_bytes = d->share_weights ? w : in;
     d->own_bytes = d->share_weights ? in : w;
     d->worker_bytes = d->own_bytes + conv_round64(n2 * d->plane_out * size);
-    d->scratch_bytes = d->shared_bytes + d->worker_bytes * (size_t)d->workers;
+    d->apart = conv_winograd_apart((double)d->tasks * (double)(d->share_weights ? j->channels : d->block), (double)d->shared_bytes, threads);
+    if (d->apart)
+        d->tasks = 0, d->worker_bytes += d->shared_bytes;
+    d->scratch_bytes = (d->apart ? 0 : d->shared_bytes) + d->worker_bytes * (size_t)d->workers;
 }
 
 INLINE void conv_winograd_scratch(conv_winograd *d, void *scratch)
 {
     d->shared = (char *)scratch;
-    d->memory = d->shared + d->shared_bytes;
+    d->memory = d->shared + (d->apart ? 0 : d->shared_bytes);
 }
 
 #define REAL_BODY "conv_winograd_real.h"

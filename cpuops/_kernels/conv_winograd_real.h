@@ -375,10 +375,9 @@ INLINE void FN(winograd_some_cells)(const conv_winograd *d, ptrdiff_t first, ptr
     (d->tiles.m == 2 ? FN(winograd_cells_2) : FN(winograd_cells_4))(&d->tiles, first, count, c0, cells + c0);
 }
 
-/* task i: a vector of outputs, or of channels of the block, to what is shared */
-FUNC void FN(conv_winograd_share)(conv_winograd *d, ptrdiff_t i)
+/* a vector of outputs, or of channels of the block, to what is shared */
+INLINE void FN(winograd_fill)(const conv_winograd *d, ptrdiff_t i, real *shared)
 {
-    real *shared = (real *)d->shared;
     const ptrdiff_t first = i * LANES, panel = first / d->panel * d->panel;
     if (d->share_weights)
         FN(winograd_some_weights)(d, first, LANES, 0, d->depth, shared + panel * d->depth + first - panel);
@@ -386,12 +385,16 @@ FUNC void FN(conv_winograd_share)(conv_winograd *d, ptrdiff_t i)
         FN(winograd_some_cells)(d, d->first, conv_min(d->block, d->tiles.count - d->first), first, shared);
 }
 
+FUNC void FN(conv_winograd_share)(conv_winograd *d, ptrdiff_t i) { FN(winograd_fill)(d, i, (real *)d->shared); }
+
 /* takes units until there are none left */
 FUNC void FN(conv_winograd_worker)(conv_winograd *d, ptrdiff_t i)
 {
     const ptrdiff_t channels = d->call.job->channels, outputs = d->call.job->outputs;
     real *own = (real *)(d->memory + (size_t)i * d->worker_bytes), *products = (real *)((char *)own + d->own_bytes);
-    real *shared = (real *)d->shared;
+    real *shared = d->apart ? (real *)((char *)own + d->worker_bytes - d->shared_bytes) : (real *)d->shared;
+    for (ptrdiff_t at = 0; d->apart && at < (d->share_weights ? outputs : channels); at += LANES)
+        FN(winograd_fill)(d, at / LANES, shared);
     const ptrdiff_t kc = conv_winograd_depth(d->call.job);
     for (;;) {
         const ptrdiff_t unit = __atomic_fetch_add(&d->next, 1, __ATOMIC_RELAXED);

@@ -24,9 +24,6 @@
 /* many blocks: tiles and sums that stay in the second-level cache, if so many tiles do: sums are read and written for each block */
 #define CONV_WINOGRAD_NEAR_BYTES 1600000
 #define CONV_WINOGRAD_NEAR_TILES 32
-/* costs, in vectors of multiply-adds: a transform of a vector, for each of the n^2 elements; a step that threads share */
-#define CONV_WINOGRAD_TRANSFORM 6.0
-#define CONV_WINOGRAD_STEP 2.5e5
 #define CONV_WINOGRAD_LEAST_TILES 4 /* of all images: from here on the sums, which are more than the weights, pay */
 
 typedef struct {
@@ -161,11 +158,11 @@ INLINE ptrdiff_t conv_winograd_weight_share(ptrdiff_t n, ptrdiff_t parts, ptrdif
     return conv_ceil(conv_ceil(n, unit), parts) * unit;
 }
 
-/* vectors of multiply-adds for a part of the channels and outputs */
+/* cycles for a part of the channels and outputs: two vectors of multiply-adds each, and the transforms */
 INLINE double conv_winograd_weight_work(const conv_winograd_weight *d, ptrdiff_t channels, ptrdiff_t outputs)
 {
     const double lanes = (double)conv_winograd_weight_lanes(d), rows = (double)channels, cols = (double)outputs;
-    return (double)(d->cells.n2 * d->cells.count) * (rows * cols + CONV_WINOGRAD_TRANSFORM * (rows + cols)) / lanes;
+    return (double)d->cells.count * ((double)d->cells.n2 * rows * cols / 2 + CONV_WINOGRAD_TRANSFORM * (rows + cols)) / lanes;
 }
 
 /* whether threads compute parts of the channels and outputs by themselves, and which; the shared plan is there */
