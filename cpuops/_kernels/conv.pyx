@@ -5,8 +5,9 @@ The jobs, the paths and the arithmetic are conv.h's (read its head); here are th
 import os
 
 cimport numpy as cnp
-from cython.parallel cimport prange
+from cython.parallel cimport parallel, threadid
 
+from cpuops._kernels.tasks cimport Tasks, tasks_begin, tasks_next
 from cpuops._kernels.types cimport data, real
 from cpuops._memory cimport Block, scratch
 
@@ -164,17 +165,19 @@ ctypedef void (*task_function)(void *context, Py_ssize_t i) noexcept nogil
 
 
 cdef void each(task_function task, void *context, Py_ssize_t n, int num_threads) noexcept nogil:
-    """Tasks 0 to n-1, each of which writes cells of its own. Workers, one a thread, run on the same thread in every call."""
+    """Tasks 0 to n-1, each of which writes cells of its own."""
     cdef Py_ssize_t i
+    cdef Tasks queue
     if num_threads <= 1 or n <= 1:
         for i in range(n):
             task(context, i)
-    elif n <= num_threads:
-        for i in prange(n, schedule='static', chunksize=1, num_threads=num_threads):
-            task(context, i)
     else:
-        for i in prange(n, schedule='dynamic', num_threads=num_threads):
-            task(context, i)
+        tasks_begin(&queue, n, num_threads)
+        with parallel(num_threads=num_threads):
+            i = tasks_next(&queue, threadid())
+            while i >= 0:
+                task(context, i)
+                i = tasks_next(&queue, threadid())
 
 
 cdef inline void read_geometry(bytes numbers, conv_job *j):

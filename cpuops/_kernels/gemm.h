@@ -11,7 +11,7 @@
  *     job.c = out; job.ldc = N;                             or job.store = my_store; job.store_ctx = &where;
  *     job.bias_row = bias;                                  optional: bias[i] to row i (or bias_col: bias[j] to column j)
  *     gemm_plan_f32(&job, num_threads);                     fills in the blocking and job.scratch_bytes
- *     job.scratch = scratch(job.scratch_bytes).ptr;         64-byte aligned; at most 4 MB, and half a MB a worker
+ *     job.scratch = scratch(job.scratch_bytes).ptr;         64-byte aligned; at most 4 MB, and half a MB a worker (apart: 4 MB a worker)
  *     gemm_f32(&job, num_threads);                          gemm.pxd: threaded.  Or gemm_serial_f32(&job): no OpenMP,
  *                                                           for a caller that is parallel itself (plan with 1 thread)
  *
@@ -29,9 +29,11 @@
  * enters: every path in this header (packed, direct, deep) gives the same bits, whatever M, N, layout and thread count.
  * 0 * NaN and 0 * inf are NaN, as in IEEE arithmetic: no term is skipped.
  *
- * Parallel over tasks that own cells of C; a task packs its own strips of one operand (private), the other operand's
- * block is packed once (shared), by tasks of an earlier phase. With few cells and a long K (deep) the chunks are the
- * tasks: each writes its own partial C, and these are added in order.
+ * Parallel over tasks that own cells of C, in one of three ways. Apart: C in a grid of rectangles, one a thread, each of which
+ * packs what it needs: there is one phase, and nobody waits (docs/adr/0009). Where too much would be packed again and again: a task
+ * packs its own strips of one operand (private), the other operand's block is packed once (shared), by tasks of an earlier phase.
+ * With few cells and a long K (deep) the chunks are the tasks: each writes its own partial C, and these are added in order.
+ * A caller that is parallel itself plans with gemm_plan_parts, and runs the rectangles as its tasks (gemm_part).
  */
 #ifndef CPUOPS_GEMM_H
 #define CPUOPS_GEMM_H
