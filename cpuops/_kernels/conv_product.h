@@ -29,9 +29,10 @@ typedef struct {
     ptrdiff_t jobs;
     ptrdiff_t group, image; /* that are being computed; image 0 for all */
     /* several jobs are cut into `parts` (at most `most`), the tasks of workers; one job (parts 0) is shared phase by phase */
-    ptrdiff_t threads, most, parts, tasks, next, workers;
+    ptrdiff_t threads, most, parts, tasks, workers;
     ptrdiff_t phases, phase;
     void *running; /* the job whose phases these are: a conv_running */
+    Tasks queue;   /* of the parts, or of the phase */
     ptrdiff_t ldc;          /* channels last and dense: from one position to the next */
     conv_shift *shift;      /* of each tap, in input cells */
     /* the operand that is plain memory (the weights, or the output's gradient): element k of output channel m is at
@@ -132,7 +133,7 @@ INLINE void conv_product_scratch(conv_product *p, void *scratch)
     conv_shift *s = p->shift = (conv_shift *)scratch;
     p->running = (char *)scratch + p->table_bytes;
     p->scratch = (char *)p->running + p->running_bytes;
-    p->next = 0;
+    tasks_begin(&p->queue, p->tasks, p->workers);
     for (ptrdiff_t z = 0; z < j->kernel[0]; z++)
         for (ptrdiff_t y = 0; y < j->kernel[1]; y++)
             for (ptrdiff_t x = 0; x < j->kernel[2]; x++, s++) {

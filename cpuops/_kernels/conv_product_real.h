@@ -426,7 +426,7 @@ FUNC void FN(conv_share_product)(conv_product *p, ptrdiff_t threads)
 /* the parts of jobs that worker i gets hold of */
 FUNC void FN(conv_product_worker)(conv_product *p, ptrdiff_t i)
 {
-    for (ptrdiff_t task; (task = conv_take(&p->next, p->tasks)) >= 0;) {
+    for (ptrdiff_t task; (task = tasks_next(&p->queue, i)) >= 0;) {
         conv_product mine = *p;
         FN(conv_running) r;
         FN(conv_product_job)(&mine, task / p->parts, &r);
@@ -449,9 +449,10 @@ FUNC void FN(conv_product_begin)(conv_product *p, ptrdiff_t i)
 }
 FUNC void FN(conv_product_phase)(conv_product *p, ptrdiff_t phase)
 {
-    p->phase = phase, ((FN(conv_running) *)p->running)->job.next = 0;
+    p->phase = phase;
+    FN(gemm_begin)(&((FN(conv_running) *)p->running)->job, phase, &p->queue);
 }
 FUNC void FN(conv_product_share)(conv_product *p, ptrdiff_t i)
 {
-    FN(gemm_work)(&((FN(conv_running) *)p->running)->job, p->phase, i);
+    FN(gemm_work)(&((FN(conv_running) *)p->running)->job, p->phase, i, &p->queue);
 }

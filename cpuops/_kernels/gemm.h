@@ -12,8 +12,10 @@
  *     job.bias_row = bias;                                  optional: bias[i] to row i (or bias_col: bias[j] to column j)
  *     gemm_plan_f32(&job, num_threads);                     fills in the blocking and job.scratch_bytes
  *     job.scratch = scratch(job.scratch_bytes).ptr;         64-byte aligned; at most 4 MB, and half a MB a worker (apart: 4 MB a worker)
- *     gemm_f32(&job, num_threads);                          gemm.pxd: threaded.  Or gemm_serial_f32(&job): no OpenMP,
- *                                                           for a caller that is parallel itself (plan with 1 thread)
+ *     for each phase below gemm_phases_f32(&job):           or gemm_serial_f32(&job), where num_threads was 1
+ *         gemm_begin_f32(&job, phase, &queue);
+ *         for each slot below job.slots, in parallel:
+ *             gemm_work_f32(&job, phase, slot, &queue);
  *
  * gemm_packer(ctx, i0, ni, k0, nk, panel, width): for 0 <= k < nk and 0 <= i < width
  *     panel[k*width + i] = the operand at (i0 + i, k0 + k) for i < ni, and 0 for ni <= i < width,
@@ -39,6 +41,7 @@
 #define CPUOPS_GEMM_H
 #include "blocks.h"
 #include "simd.h"
+#include "tasks.h"
 #include "transpose.h"
 
 /* rows of the tile: 2 * rows accumulators, two vectors of B and one of A fill the register file */

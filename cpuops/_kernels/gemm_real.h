@@ -41,7 +41,6 @@ typedef struct {
     ptrdiff_t first_a, first_b; /* panels of the operands before those that are counted here */
     ptrdiff_t parts_a, parts_b; /* apart: C in rectangles, each a task that packs for itself; panels_a, panels_b are of one */
     int keep; /* packed panels of the private operand are kept for the other blocks of the shared one */
-    ptrdiff_t next; /* the task to take next in the running phase */
 } FN(gemm_job);
 
 /* ---- the order of a sum ---- */
@@ -557,18 +556,12 @@ FUNC void FN(gemm_task)(const FN(gemm_job) *w, ptrdiff_t phase, ptrdiff_t task, 
     }
 }
 
-/* the tasks of a phase that worker `slot` gets hold of; of rectangles the same one in every call, which its caches may hold */
-FUNC void FN(gemm_work)(FN(gemm_job) *w, ptrdiff_t phase, ptrdiff_t slot)
+/* the tasks of a phase, and those of them that worker `slot` gets hold of */
+FUNC void FN(gemm_begin)(const FN(gemm_job) *w, ptrdiff_t phase, Tasks *queue) { tasks_begin(queue, FN(gemm_tasks)(w, phase), w->slots); }
+FUNC void FN(gemm_work)(const FN(gemm_job) *w, ptrdiff_t phase, ptrdiff_t slot, Tasks *queue)
 {
-    const ptrdiff_t tasks = FN(gemm_tasks)(w, phase);
-    if (w->parts_a)
-        FN(gemm_task)(w, phase, slot, slot);
-    while (!w->parts_a) {
-        ptrdiff_t task = __atomic_fetch_add(&w->next, 1, __ATOMIC_RELAXED);
-        if (task >= tasks)
-            return;
+    for (ptrdiff_t task; (task = tasks_next(queue, slot)) >= 0;)
         FN(gemm_task)(w, phase, task, slot);
-    }
 }
 
 /* the whole job on the calling thread */

@@ -33,8 +33,8 @@ typedef struct {
     ptrdiff_t items;
     ptrdiff_t block; /* items a task, or 0: parallel within an item */
     ptrdiff_t phases, slots;
-    ptrdiff_t next; /* the task to take next in the running phase */
     size_t scratch_bytes;
+    Tasks queue; /* of the running phase */
 } product_batch;
 
 #define REAL_BODY "matmul_product_real.h"
@@ -188,6 +188,14 @@ static void matmul_ready(matmul_job *w)
         w->p.f32.a.table = w->p.f32.flipped ? tb : ta;
         w->p.f32.b.table = w->p.f32.flipped ? ta : tb;
     }
+}
+
+static void matmul_begin(matmul_job *w, ptrdiff_t phase)
+{
+    if (w->is_f64)
+        batch_begin_f64(&w->batch, &w->p.f64, phase);
+    else
+        batch_begin_f32(&w->batch, &w->p.f32, phase);
 }
 
 static void matmul_work(matmul_job *w, ptrdiff_t phase, ptrdiff_t slot)

@@ -14,7 +14,6 @@ cdef extern from "matmul.h" nogil:
     ctypedef struct product_batch:
         Py_ssize_t phases
         Py_ssize_t slots
-        Py_ssize_t next
         size_t scratch_bytes
 
     ctypedef struct matmul_job:
@@ -31,6 +30,7 @@ cdef extern from "matmul.h" nogil:
     void matmul_plan(matmul_job *w, int is_f64, const matmul_operand *a, const matmul_operand *b, void *c,
                      const void *bias, uint64_t summed, int activation, Py_ssize_t apart, int num_threads) noexcept
     void matmul_ready(matmul_job *w) noexcept
+    void matmul_begin(matmul_job *w, Py_ssize_t phase) noexcept
     void matmul_work(matmul_job *w, Py_ssize_t phase, Py_ssize_t slot) noexcept
     void matmul_serial(const matmul_job *w) noexcept
     Py_ssize_t matmul_shares(const matmul_job *w) noexcept
@@ -62,7 +62,7 @@ cdef inline void run(matmul_job *w, int num_threads) noexcept nogil:
         matmul_serial(w)
         return
     for phase in range(w.batch.phases):
-        w.batch.next = 0
+        matmul_begin(w, phase)
         for slot in prange(w.batch.slots, schedule='static', chunksize=1, num_threads=num_threads):
             matmul_work(w, phase, slot)
 

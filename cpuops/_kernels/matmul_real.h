@@ -154,21 +154,12 @@ INLINE void FN(product_task)(const FN(product) *p, const FN(gemm_job) *job, ptrd
     }
 }
 
-/* the tasks of a phase that worker `slot` gets hold of; `next` counts them */
-FUNC void FN(product_work)(const FN(product) *p, ptrdiff_t phase, ptrdiff_t slot, ptrdiff_t *next)
+/* the tasks of a phase that worker `slot` gets hold of */
+FUNC void FN(product_work)(const FN(product) *p, ptrdiff_t phase, ptrdiff_t slot, Tasks *queue)
 {
-    const ptrdiff_t tasks = FN(product_tasks)(p, phase);
     const FN(gemm_job) job = FN(product_job)(p);
-    if (p->path == PRODUCT_GEMM && job.parts_a) {
-        FN(gemm_task)(&job, phase, slot, slot);
-        return;
-    }
-    for (;;) {
-        ptrdiff_t task = __atomic_fetch_add(next, 1, __ATOMIC_RELAXED);
-        if (task >= tasks)
-            return;
+    for (ptrdiff_t task; (task = tasks_next(queue, slot)) >= 0;)
         FN(product_task)(p, &job, phase, task, slot);
-    }
 }
 
 /* the whole product on the calling thread */
@@ -250,21 +241,23 @@ INLINE void FN(batch_items)(const product_batch *t, const FN(product) *p, ptrdif
     }
 }
 
-/* what worker `slot` does in a phase: blocks of items, or tasks of one item */
+/* the tasks of a phase: blocks of items, or what an item is cut into */
+FUNC void FN(batch_begin)(product_batch *t, const FN(product) *p, ptrdiff_t phase)
+{
+    tasks_begin(&t->queue, t->block ? FN(gemm_ceil)(t->items, t->block) : FN(product_tasks)(p, phase % p->phases), t->slots);
+}
+
+/* those that worker `slot` gets hold of */
 FUNC void FN(batch_work)(product_batch *t, const FN(product) *p, ptrdiff_t phase, ptrdiff_t slot)
 {
     if (!t->block) {
         FN(product) q = *p;
         FN(batch_item)(t, p, phase / p->phases, &q);
-        FN(product_work)(&q, phase % p->phases, slot, &t->next);
+        FN(product_work)(&q, phase % p->phases, slot, &t->queue);
         return;
     }
-    for (;;) {
-        ptrdiff_t lo = __atomic_fetch_add(&t->next, t->block, __ATOMIC_RELAXED);
-        if (lo >= t->items)
-            return;
-        FN(batch_items)(t, p, lo, FN(gemm_min)(lo + t->block, t->items), slot);
-    }
+    for (ptrdiff_t task; (task = tasks_next(&t->queue, slot)) >= 0;)
+        FN(batch_items)(t, p, task * t->block, FN(gemm_min)((task + 1) * t->block, t->items), slot);
 }
 
 FUNC void FN(batch_serial)(const product_batch *t, const FN(product) *p)
