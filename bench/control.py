@@ -6,11 +6,15 @@ it counts at all when the control before and the control after agree, so that th
 
 Two kinds. "core": a hash of a fixed buffer, bound by the core, without vectors that change its clock and without traffic.
 "memory": NumPy's copy between buffers beyond a level-2 cache, for workloads that are as large. The interpreter's lock is
-free in both, so that the control of n threads occupies n CPUs.
+free in both, and each of n threads stays on a CPU of its own, so that the control of n threads occupies n CPUs: where the
+scheduler places them, two may share one for longer than a control lasts.
 """
 
 import hashlib
+import os
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+from threading import Barrier
 from time import perf_counter_ns
 
 import numpy as np
@@ -43,7 +47,9 @@ class Control:
 
     def __init__(self, threads):
         self.threads = threads
-        self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
+        numbers = count()
+        self._pool = ThreadPoolExecutor(threads, initializer=lambda: _stay_on(next(numbers))) if threads > 1 else None
+        self._together = Barrier(threads)
         self._buffers = np.zeros((threads, 2, COPIED), np.uint8)
         self._work = {"core": _hash, "memory": self._copy}
         for kind in self._work:
@@ -58,11 +64,22 @@ class Control:
         if self._pool is None:
             work(0)
         else:
-            list(self._pool.map(work, range(self.threads)))
+            list(self._pool.map(self._at_once, [work] * self.threads, range(self.threads)))
         return perf_counter_ns() - start
+
+    def _at_once(self, work, thread):
+        self._together.wait()  # so that no thread does the work of two
+        work(thread)
 
     def _copy(self, thread):
         np.copyto(self._buffers[thread, 0], self._buffers[thread, 1])
+
+
+def _stay_on(number):
+    """Keep the calling thread on one of the CPUs that the process may use."""
+    if hasattr(os, "sched_setaffinity"):
+        cpus = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {cpus[number % len(cpus)]})
 
 
 def _hash(_):
