@@ -78,12 +78,17 @@ INLINE real FN(row_bound)(const real *x, ptrdiff_t n)
 INLINE void FN(softmax_rows)(const real *x, real *out, ptrdiff_t rows, ptrdiff_t n, int logs)
 {
     ptrdiff_t together = n <= SOFTMAX_CACHED ? SOFTMAX_TOGETHER : 1, whole = n - n % LANES;
+    /* the exponentials of a row wait for its maximum: short rows find theirs first (32 cells, v4: a sixth faster; 128: slower) */
+    const int is_short = n <= 4 * LANES;
     for (ptrdiff_t r = 0; r < rows; r += together, x += together * n, out += together * n) {
         real m[SOFTMAX_TOGETHER], f[SOFTMAX_TOGETHER], last[SOFTMAX_TOGETHER][LANES] __attribute__((aligned(64)));
         double sum[SOFTMAX_TOGETHER];
         ptrdiff_t k = least(together, rows - r);
-        for (ptrdiff_t i = 0; i < k; i++) {
+        for (ptrdiff_t i = 0; is_short && i < k; i++)
             m[i] = FN(row_bound)(x + i * n, n);
+        for (ptrdiff_t i = 0; i < k; i++) {
+            if (!is_short)
+                m[i] = FN(row_bound)(x + i * n, n);
             sum[i] = logs ? sum_exp_run(x + i * n, n, m[i]) : FN(row_exp)(x + i * n, n, m[i], out + i * n, last[i]);
         }
         FN(softmax_factors)(sum, f, k, logs);
