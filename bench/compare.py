@@ -3,18 +3,22 @@
 Only quiet rounds count, in units of the control around them (control.py): what slows down the control as well is the
 machine. A workload is slower when both hold: the Mann-Whitney test on the rounds, at a level divided by the number of
 workloads compared, and a ratio of medians above the factor. It cannot be judged when few rounds were quiet, when they
-scatter so much that a change of that factor could hide, or when the control is another machine's.
+scatter so much that a change of that factor could hide, or when the control is another machine's. Nor when the launches of the two
+files overlap: where a process's pages lie and which CPU it got is the same for all rounds of a launch, and no test of rounds sees it.
 
 In `ab` the two turns of a round stand next to each other, so that what is slow for longer than a round is in both: there the
 ratios of the rounds count, by the signed-rank test.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import accumulate
 
 from . import report, resultfile, statistics
 from .control import FEWEST_QUIET, QUIET, quiet
 from .errors import BenchError
+from .schedule import Settings
 
 __all__ = ["Verdict", "compare", "conclude", "judge", "judge_pairs", "verdicts"]
 
@@ -35,8 +39,8 @@ class Verdict:
     why: str = ""
 
 
-def judge(name, threads, base, new, level, factor):
-    """Compare two results of a file."""
+def judge(name, threads, base, new, level, factor, launches=None):
+    """Compare two results of a file each, in so many launches."""
     usual = base["control_usual_ns"]
     first, second = (quiet(r["rounds_ns"], r["control_ns"], r["drift"], usual) for r in (base, new))
     few, of = min((len(first), len(base["rounds_ns"])), (len(second), len(new["rounds_ns"])))
@@ -49,7 +53,23 @@ def judge(name, threads, base, new, level, factor):
     control = new["control_usual_ns"] / usual
     if max(control, 1 / control) > CONTROL_FACTOR:
         return Verdict(name, threads, ratio, p, "unjudged", f"the control changed by a factor of {control:.2f}")
-    return _verdict(name, threads, ratio, p, error, level, factor)
+    verdict = _verdict(name, threads, ratio, p, error, level, factor)
+    if launches and verdict.word in ("slower", "faster"):
+        sides = [_launch_medians(r, usual, n) for r, n in zip((base, new), launches, strict=True)]
+        if min(launches) < 2:
+            return replace(verdict, word="unjudged", why="one launch: its pages and its CPU could do that")
+        if max(map(min, sides)) <= min(map(max, sides)):
+            return replace(verdict, word="unjudged", why="launches of the two overlap")
+    return verdict
+
+
+def _launch_medians(result, usual, launches):
+    """The median of the quiet rounds of each launch that has some."""
+    settings = Settings(launches=launches, rounds=len(result["rounds_ns"]))
+    ends = list(accumulate(settings.rounds_of(i) for i in range(launches)))
+    columns = [result[key] for key in ("rounds_ns", "control_ns", "drift")]
+    calm = [quiet(*(c[a:b] for c in columns), usual) for a, b in zip([0, *ends], ends, strict=False)]
+    return [statistics.median(rounds) for rounds in calm if rounds]
 
 
 def judge_pairs(name, threads, base, new, level, factor):
@@ -92,7 +112,8 @@ def compare(options):
     base, new = resultfile.read(options.base), resultfile.read(options.new)
     for line in differences(base, new):
         print(f"differs: {line}")
-    return conclude(verdicts(base["results"], new["results"], options))
+    launches = [contents["settings"]["launches"] for contents in (base, new)]
+    return conclude(verdicts(base["results"], new["results"], options, judge=partial(judge, launches=launches)))
 
 
 def differences(base, new):

@@ -248,9 +248,19 @@ def contents(*results):
     return {
         "schema": resultfile.SCHEMA, "created": "2026-01-01T00:00:00Z", "command": "run", "revision": "abc",
         "machine": {"cpu": "one"},
-        "contestants": {"cpuops": {"version": "1", "config": {}}}, "settings": {}, "limits": {},
+        "contestants": {"cpuops": {"version": "1", "config": {}}}, "settings": {"launches": 3}, "limits": {},
         "noise": 1.0, "missing": {}, "wrong": {}, "unmeasured": {}, "results": list(results),
     }  # fmt: skip
+
+
+def test_launches_that_overlap_do_not_tell():
+    base, new = result(), result(seed=1, ns=120)
+    words = [compare.judge("relu/64", 1, base, new, 0.01, 1.05, launches=n) for n in ((3, 3), (1, 3), (3, 1))]
+    assert [v.word for v in words] == ["slower", "unjudged", "unjudged"] and "one launch" in words[1].why
+    base["rounds_ns"][12:] = [122.0] * 3  # the last of five launches was as slow as the new ones
+    told = compare.judge("relu/64", 1, base, new, 0.01, 1.05, launches=(5, 5))
+    assert told.word == "unjudged" and "overlap" in told.why
+    assert compare.judge("relu/64", 1, base, new, 0.01, 1.05).word == "slower"
 
 
 def test_files_are_checked(tmp_path):
