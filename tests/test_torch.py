@@ -15,8 +15,16 @@ from support import Failures, all_differences, result_of, seeded  # noqa: E402
 from table import ROWS, Call  # noqa: E402
 from table.base import parts  # noqa: E402
 
-torch.set_num_threads(1)
 DRAWS = settings(max_examples=40, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    """For torch; where its OpenMP is ours, its number of threads is a limit for backends made in the meantime."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 # ---------------------------------------------------------------- what torch calls it
