@@ -396,10 +396,7 @@ FUNC void FN(conv_winograd_worker)(conv_winograd *d, ptrdiff_t i)
     for (ptrdiff_t at = 0; d->apart && at < (d->share_weights ? outputs : channels); at += LANES)
         FN(winograd_fill)(d, at / LANES, shared);
     const ptrdiff_t kc = conv_winograd_depth(d->call.job);
-    for (;;) {
-        const ptrdiff_t unit = __atomic_fetch_add(&d->next, 1, __ATOMIC_RELAXED);
-        if (unit >= d->units || __atomic_load_n(&d->poisoned, __ATOMIC_RELAXED))
-            return;
+    for (ptrdiff_t unit; !__atomic_load_n(&d->poisoned, __ATOMIC_RELAXED) && (unit = conv_take(&d->next, d->units)) >= 0;) {
         const ptrdiff_t part = unit % d->parts, block = d->share_weights ? unit * d->block : d->first;
         const ptrdiff_t all = conv_min(d->block, d->tiles.count - block), at = conv_part(all, d->parts, part);
         const ptrdiff_t first = block + at, count = conv_part(all, d->parts, part + 1) - at;

@@ -118,11 +118,15 @@ INLINE ptrdiff_t conv_winograd_weight_sums(const conv_winograd_weight *d)
 
 /* ---- the plan ---- */
 
-/* the length of equal parts of n, of `most` or one `unit`, in whole units */
+/* n in `parts` equal parts of whole units: the length of one */
+INLINE ptrdiff_t conv_winograd_weight_share(ptrdiff_t n, ptrdiff_t parts, ptrdiff_t unit)
+{
+    return conv_ceil(conv_ceil(n, unit), parts) * unit;
+}
+/* the same in as few parts as have a length of at most `most`, or of one unit */
 INLINE ptrdiff_t conv_winograd_weight_part(ptrdiff_t n, ptrdiff_t most, ptrdiff_t unit)
 {
-    const ptrdiff_t units = conv_ceil(n, unit);
-    return conv_ceil(units, conv_ceil(units, conv_max(1, most / unit))) * unit;
+    return conv_winograd_weight_share(n, conv_ceil(conv_ceil(n, unit), conv_max(1, most / unit)), unit);
 }
 
 /* what is held of so many channels and outputs, and the sums: with the fewest transforms done again. Any threads, for no sum
@@ -150,12 +154,6 @@ INLINE void conv_winograd_weight_cut(conv_winograd_weight *d, ptrdiff_t channels
         d->cols = conv_winograd_weight_part(d->held[1], 2 * wide, wide);
         d->rows = conv_winograd_weight_part(d->held[0], sums / d->cols, wide / 2);
     }
-}
-
-/* n units in `parts` parts: the most in one, in channels or outputs */
-INLINE ptrdiff_t conv_winograd_weight_share(ptrdiff_t n, ptrdiff_t parts, ptrdiff_t unit)
-{
-    return conv_ceil(conv_ceil(n, unit), parts) * unit;
 }
 
 /* cycles for a part of the channels and outputs: two vectors of multiply-adds each, and the transforms */

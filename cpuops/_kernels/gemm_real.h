@@ -143,6 +143,12 @@ INLINE ptrdiff_t FN(gemm_cut)(const FN(gemm_job) *w)
 
 #define GEMM_FEW 9 /* panels */
 
+/* panels of the private operand a task: several tasks a thread, for balance */
+INLINE ptrdiff_t FN(gemm_group)(ptrdiff_t own, ptrdiff_t threads)
+{
+    return FN(gemm_max)(1, FN(gemm_min)(own / FN(gemm_max)(16, 4 * threads), 8));
+}
+
 /* how the operands are packed and kept for panels_a by panels_b panels, and by whom */
 INLINE void FN(gemm_plan_shared)(FN(gemm_job) *w, ptrdiff_t threads)
 {
@@ -156,8 +162,7 @@ INLINE void FN(gemm_plan_shared)(FN(gemm_job) *w, ptrdiff_t threads)
     const ptrdiff_t shared_stride = FN(gemm_shared_stride)(w), own_stride = FN(gemm_private_stride)(w);
     w->block = FN(gemm_max)(1, GEMM_SHARED_BYTES / (shared_stride * size));
     w->block = FN(gemm_max)(1, FN(gemm_ceil)(shared, FN(gemm_max)(1, FN(gemm_ceil)(shared, w->block)))); /* blocks of one size */
-    /* several tasks a thread, for balance */
-    w->group = FN(gemm_max)(1, FN(gemm_min)(own / FN(gemm_max)(16, 4 * threads), 8));
+    w->group = FN(gemm_group)(own, threads);
     /* packed panels of the private operand are kept from block to block, a band of them at a time, where that can be shared
      * evenly; else parts of the shared block even the shares out, and panels are packed once a part */
     w->split = w->block;
@@ -182,7 +187,7 @@ INLINE void FN(gemm_plan_shared)(FN(gemm_job) *w, ptrdiff_t threads)
 INLINE int FN(gemm_plan_deep)(FN(gemm_job) *w, ptrdiff_t threads)
 {
     const ptrdiff_t size = sizeof(real), own = FN(gemm_max)(w->panels_a, w->panels_b);
-    const ptrdiff_t groups = FN(gemm_ceil)(own, FN(gemm_max)(1, FN(gemm_min)(own / FN(gemm_max)(16, 4 * threads), 8)));
+    const ptrdiff_t groups = FN(gemm_ceil)(own, FN(gemm_group)(own, threads));
     const ptrdiff_t tiles = w->panels_a <= 1000 && w->panels_b <= 1000 ? w->panels_a * w->panels_b : 1000000;
     w->wave = FN(gemm_min)(w->chunks, FN(gemm_max)(1, threads / 8) * GEMM_PARTIAL_BYTES / (GEMM_TILE * size) / FN(gemm_max)(1, tiles));
     if (uneven(w->wave, threads) && w->wave > threads)
@@ -199,19 +204,26 @@ INLINE int FN(gemm_plan_deep)(FN(gemm_job) *w, ptrdiff_t threads)
 #define GEMM_LINE 1e4
 #define GEMM_PHASE 4e6
 
+/* so many panels of A by so many of B, packed and multiplied */
+INLINE double FN(gemm_cost)(const FN(gemm_job) *w, ptrdiff_t panels_a, ptrdiff_t panels_b)
+{
+    const double rows = (double)(panels_a * w->mr), cols = (double)(panels_b * GEMM_NR);
+    const double packed = (w->direct_a ? 0 : rows) + (w->direct_b ? 0 : cols);
+    return (rows * cols + packed * GEMM_PACKING) * (double)w->k;
+}
+
 /* C in rectangles, of which each packs for itself: no waiting, and each thread has its own memory. The grid of at most `most`
  * whose largest rectangle costs least; returns that */
 INLINE double FN(gemm_grid)(FN(gemm_job) *w, ptrdiff_t most)
 {
-    const double of_row = (double)w->mr * (w->direct_a ? 0 : GEMM_PACKING), of_col = GEMM_NR * (w->direct_b ? 0 : GEMM_PACKING);
     const int lines_shared = w->store || w->ldc * (ptrdiff_t)sizeof(real) % 64;
     double least = 0;
     for (ptrdiff_t a = 1; a <= FN(gemm_min)(most, w->panels_a); a++) {
         const ptrdiff_t b = FN(gemm_min)(most / a, w->panels_b);
-        const double r = (double)FN(gemm_ceil)(w->panels_a, a), c = (double)FN(gemm_ceil)(w->panels_b, b);
-        double cost = (r * c * (double)w->mr * GEMM_NR + r * of_row + c * of_col) * (double)w->k;
+        const ptrdiff_t rows = FN(gemm_ceil)(w->panels_a, a);
+        double cost = FN(gemm_cost)(w, rows, FN(gemm_ceil)(w->panels_b, b));
         if (b > 1 && lines_shared)
-            cost += r * (double)w->mr * GEMM_LINE;
+            cost += (double)(rows * w->mr) * GEMM_LINE;
         if (a == 1 || cost < least)
             least = cost, w->parts_a = a, w->parts_b = b;
     }
@@ -221,12 +233,10 @@ INLINE double FN(gemm_grid)(FN(gemm_job) *w, ptrdiff_t most)
 /* what threads take that share the packing, as gemm_grid counts */
 INLINE double FN(gemm_together)(const FN(gemm_job) *w, ptrdiff_t threads)
 {
-    const double rows = (double)(w->panels_a * w->mr), cols = (double)(w->panels_b * GEMM_NR);
-    const double packed = (w->direct_a ? 0 : rows) + (w->direct_b ? 0 : cols);
     FN(gemm_job) t = *w;
     t.parts_a = t.parts_b = 0;
     FN(gemm_plan_shared)(&t, threads);
-    return (rows * cols + packed * GEMM_PACKING) * (double)w->k / (double)threads + GEMM_PHASE * (double)FN(gemm_phases)(&t);
+    return FN(gemm_cost)(w, w->panels_a, w->panels_b) / (double)threads + GEMM_PHASE * (double)FN(gemm_phases)(&t);
 }
 
 /* the parts of a grid, each planned for one thread */
