@@ -151,3 +151,22 @@ def test_very_many_rows_of_nothing():
             for result in (b.softmax(x), b.log_softmax(x), b.softmax_backward(x, x), b.log_softmax_backward(x, x)):
                 assert result.shape == x.shape
     """)
+
+
+@pytest.mark.parametrize("columns", [32, 48, 67])
+def test_where_a_cache_line_begins(dtype, serial, eager, columns):
+    """A product reads the right operand where it is: its rows begin anywhere in a line, and what lies around them does not matter."""
+    rng = seeded("line", dtype, columns)
+    lhs = rng.standard_normal((17, 800)).astype(dtype)
+    rhs = rng.standard_normal((800, columns)).astype(dtype)
+    bias = rng.standard_normal(columns).astype(dtype)
+    want = serial.linear(lhs, rhs, bias)
+    assert np.allclose(want, lhs.astype(np.float64) @ rhs + bias, rtol=1e-3, atol=1e-3)
+    for start in range(64 // rhs.itemsize + 1):
+        around = np.full(rhs.size + 128, np.nan, dtype)
+        moved = around[start : start + rhs.size].reshape(rhs.shape)
+        moved[:] = rhs
+        for rows in (3, 9, 15, 17):
+            for backend in (serial, eager):
+                got = backend.linear(lhs[:rows], moved, bias)
+                assert got.tobytes() == want[:rows].tobytes(), (start, rows, backend)

@@ -20,7 +20,8 @@
  * gemm_packer(ctx, i0, ni, k0, nk, panel, width): for 0 <= k < nk and 0 <= i < width
  *     panel[k*width + i] = the operand at (i0 + i, k0 + k) for i < ni, and 0 for ni <= i < width,
  * where i counts rows of A or columns of B. width is at most GEMM_MR for A and always GEMM_NR for B; i0 is a multiple of
- * width. panel is 64-byte aligned. A packer may write up to one vector beyond panel[nk*width - 1].
+ * width. panel is 64-byte aligned. A packer may write up to one vector beyond panel[nk*width - 1]. Of a matrix
+ * (gemm_plain) what lies well is not packed but read where it is; then the first panel of B may be short, and i0 is anything.
  * gemm_store(ctx, i0, ni, j0, nj, tile, ld, add, last): tile[i*ld + j] belongs to C(i0 + i, j0 + j). Overwrite C, or add
  *     to it when `add`. `last` is set with the last part of the sum; bias has been added to that one.
  * gemm_finish(ctx, c, ld, i0, ni, j0, nj): called once for every finished piece of a row-major C, while it is in the

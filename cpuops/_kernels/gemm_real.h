@@ -37,6 +37,7 @@ typedef struct {
     ptrdiff_t band, group;                            /* panels of the private operand a phase; a task */
     ptrdiff_t wave;                                   /* deep: chunks a phase */
     int share_a, deep, direct_a, direct_b;
+    ptrdiff_t lead; /* columns by which the first panel of B is short, so that the others begin on a cache line */
     int slabs; /* the shared operand is packed by steps of K across a block, not by panels */
     ptrdiff_t first_a, first_b; /* panels of the operands before those that are counted here */
     ptrdiff_t parts_a, parts_b; /* apart: C in rectangles, each a task that packs for itself; panels_a, panels_b are of one */
@@ -132,7 +133,15 @@ INLINE ptrdiff_t FN(gemm_shared_stride)(const FN(gemm_job) *w) { return w->share
 INLINE ptrdiff_t FN(gemm_private_stride)(const FN(gemm_job) *w) { return w->share_a ? w->stride_b : w->stride_a; }
 /* the first row of A, or column of B, of a panel that is counted in a rectangle */
 INLINE ptrdiff_t FN(gemm_row)(const FN(gemm_job) *w, ptrdiff_t panel) { return (w->first_a + panel) * w->mr; }
-INLINE ptrdiff_t FN(gemm_column)(const FN(gemm_job) *w, ptrdiff_t panel) { return (w->first_b + panel) * GEMM_NR; }
+INLINE ptrdiff_t FN(gemm_column)(const FN(gemm_job) *w, ptrdiff_t panel)
+{
+    return FN(gemm_max)(0, (w->first_b + panel) * GEMM_NR - w->lead);
+}
+/* the columns of a panel of B */
+INLINE ptrdiff_t FN(gemm_columns)(const FN(gemm_job) *w, ptrdiff_t panel)
+{
+    return FN(gemm_min)(FN(gemm_column)(w, panel + 1), w->n) - FN(gemm_column)(w, panel);
+}
 FUNC ptrdiff_t FN(gemm_phases)(const FN(gemm_job) *w);
 
 /* the tasks of a block: groups of a band, times parts of the block */
@@ -250,6 +259,24 @@ INLINE void FN(gemm_plan_apart)(FN(gemm_job) *w)
     w->scratch_bytes = (w->scratch_bytes + 63) / 64 * 64 * (size_t)w->slots;
 }
 
+/* up to so many panels of A share a B whose rows are contiguous better where it is. NumPy's arrays begin 16 bytes into a line: panels
+ * that begin with a line are a third faster, and rows no whole number of lines apart cannot have them. Rows a multiple of 4 KB apart
+ * fall on one set of the L1 */
+INLINE ptrdiff_t FN(gemm_direct_panels)(const FN(gemm_matrix) *b)
+{
+    const ptrdiff_t apart = (b->ks < 0 ? -b->ks : b->ks) * (ptrdiff_t)sizeof(real);
+    if (apart % 64)
+        return apart < 2048 ? 3 : 1;
+    return apart % 4096 ? 20 : 2;
+}
+
+/* the columns before the first whole line of B belong to a panel of their own, which is short by the rest */
+INLINE ptrdiff_t FN(gemm_lead)(const FN(gemm_matrix) *b)
+{
+    const ptrdiff_t line = 64 / (ptrdiff_t)sizeof(real), before = (ptrdiff_t)(-(uintptr_t)b->p % 64 / sizeof(real)) % GEMM_NR;
+    return before && b->ks % line == 0 ? GEMM_NR - before : 0;
+}
+
 /* what all plans have in common: chunks, panels, and whether an operand is read where it is */
 INLINE void FN(gemm_plan_panels)(FN(gemm_job) *w)
 {
@@ -261,7 +288,7 @@ INLINE void FN(gemm_plan_panels)(FN(gemm_job) *w)
     w->panels_b = FN(gemm_ceil)(w->n, GEMM_NR);
     w->stride_b = (GEMM_NR * w->kc + padded + padded - 1) / padded * padded;
     /* A with contiguous rows is read where it is, unless rows that lie a multiple of 2 KB apart would fall on one set of
-     * the L1 and push one another out; B with contiguous rows, when too few rows of A share the packing of it */
+     * the L1 and push one another out; B with contiguous rows, when too few panels of A share the packing of it */
     const FN(gemm_matrix) *a = (const FN(gemm_matrix) *)w->a, *b = (const FN(gemm_matrix) *)w->b;
     w->direct_a = w->pack_a == FN(gemm_plain) && !a->table && a->ks == 1;
     if (w->direct_a && w->mr > 8) {
@@ -275,7 +302,9 @@ INLINE void FN(gemm_plan_panels)(FN(gemm_job) *w)
         }
     }
     w->stride_a = (w->mr * w->kc + padded + padded - 1) / padded * padded;
-    w->direct_b = w->pack_b == FN(gemm_plain) && !b->table && b->rs == 1 && w->panels_a <= 1;
+    w->direct_b = w->pack_b == FN(gemm_plain) && !b->table && b->rs == 1 && w->panels_a <= FN(gemm_direct_panels)(b);
+    w->lead = w->direct_b ? FN(gemm_lead)(b) : 0;
+    w->panels_b = FN(gemm_ceil)(w->lead + w->n, GEMM_NR);
     w->deep = 0, w->first_a = w->first_b = w->parts_a = w->parts_b = 0;
 }
 
@@ -321,7 +350,7 @@ INLINE FN(gemm_place) FN(gemm_where)(const FN(gemm_job) *w, ptrdiff_t pa, ptrdif
 {
     FN(gemm_place) t = {.i0 = FN(gemm_row)(w, pa), .j0 = FN(gemm_column)(w, pb)};
     t.ni = FN(gemm_min)(w->mr, w->m - t.i0);
-    t.nj = FN(gemm_min)(GEMM_NR, w->n - t.j0);
+    t.nj = FN(gemm_columns)(w, pb);
     t.add = chunk > 0 || w->add;
     t.last = chunk == w->chunks - 1;
     t.bias_row = t.last && w->bias_row ? w->bias_row + t.i0 : NULL;
@@ -360,8 +389,8 @@ typedef struct {
 INLINE FN(gemm_strip) FN(gemm_find)(const FN(gemm_job) *w, int is_a, ptrdiff_t panel, ptrdiff_t chunk, const real *packed)
 {
     const ptrdiff_t i0 = is_a ? FN(gemm_row)(w, panel) : FN(gemm_column)(w, panel);
-    /* a tile reads B by whole panels, so the last one is packed if it is short */
-    if (is_a ? w->direct_a : w->direct_b && i0 + GEMM_NR <= w->n) {
+    /* a tile reads B by whole panels, so the first and the last one are packed if they are short */
+    if (is_a ? w->direct_a : w->direct_b && FN(gemm_columns)(w, panel) == GEMM_NR) {
         const FN(gemm_matrix) *x = (const FN(gemm_matrix) *)(is_a ? w->a : w->b);
         FN(gemm_strip) s = {x->p + i0 * x->rs + chunk * w->kc * x->ks, x->rs, x->ks};
         return s;
@@ -376,7 +405,7 @@ INLINE void FN(gemm_pack_panel)(const FN(gemm_job) *w, int is_a, ptrdiff_t panel
     if (FN(gemm_find)(w, is_a, panel, chunk, to).p != to)
         return;
     ptrdiff_t width = is_a ? w->mr : GEMM_NR, i0 = is_a ? FN(gemm_row)(w, panel) : FN(gemm_column)(w, panel), k0 = chunk * w->kc;
-    ptrdiff_t ni = FN(gemm_min)(width, (is_a ? w->m : w->n) - i0), nk = FN(gemm_min)(w->kc, w->k - k0);
+    ptrdiff_t ni = is_a ? FN(gemm_min)(width, w->m - i0) : FN(gemm_columns)(w, panel), nk = FN(gemm_min)(w->kc, w->k - k0);
     (is_a ? w->pack_a : w->pack_b)(is_a ? w->a : w->b, i0, ni, k0, nk, to, width);
 }
 
@@ -392,7 +421,7 @@ INLINE FN(gemm_ahead) FN(gemm_look)(const FN(gemm_job) *w, int is_a, ptrdiff_t p
 {
     const ptrdiff_t width = is_a ? w->mr : GEMM_NR, nk = FN(gemm_min)(w->kc, w->k - chunk * w->kc);
     const ptrdiff_t i0 = is_a ? FN(gemm_row)(w, panel) : FN(gemm_column)(w, panel), line = 64 / (ptrdiff_t)sizeof(real);
-    const ptrdiff_t n = FN(gemm_min)(width, (is_a ? w->m : w->n) - i0);
+    const ptrdiff_t n = is_a ? FN(gemm_min)(width, w->m - i0) : FN(gemm_columns)(w, panel);
     const FN(gemm_matrix) *x = (const FN(gemm_matrix) *)(is_a ? w->a : w->b);
     FN(gemm_ahead) t = {packed, packed ? width : 0, nk, 1};
     if (packed || (is_a ? w->pack_a : w->pack_b) != FN(gemm_plain) || x->table)
@@ -503,7 +532,7 @@ INLINE void FN(gemm_pack_slab)(const FN(gemm_job) *w, const FN(gemm_step) *t, pt
 {
     const ptrdiff_t first = t->chunk * w->kc + k0, end = FN(gemm_min)(w->k, (t->chunk + 1) * w->kc);
     for (ptrdiff_t s = t->s0; s < t->s1; s++)
-        FN(gemm_plain)(w->b, FN(gemm_column)(w, s), FN(gemm_min)(GEMM_NR, w->n - FN(gemm_column)(w, s)), first,
+        FN(gemm_plain)(w->b, FN(gemm_column)(w, s), FN(gemm_columns)(w, s), first,
                        FN(gemm_min)(GEMM_SLAB, end - first), packed + (s - t->s0) * w->stride_b + k0 * GEMM_NR, GEMM_NR);
 }
 
@@ -516,7 +545,7 @@ FUNC void FN(gemm_part)(const FN(gemm_job) *w, ptrdiff_t part, ptrdiff_t slot)
     t.parts_a = t.parts_b = 0;
     t.first_a = part / w->parts_b * w->panels_a, t.first_b = part % w->parts_b * w->panels_b;
     t.panels_a = FN(gemm_min)(w->panels_a, FN(gemm_ceil)(w->m, w->mr) - t.first_a);
-    t.panels_b = FN(gemm_min)(w->panels_b, FN(gemm_ceil)(w->n, GEMM_NR) - t.first_b);
+    t.panels_b = FN(gemm_min)(w->panels_b, FN(gemm_ceil)(w->lead + w->n, GEMM_NR) - t.first_b);
     t.scratch = (char *)w->scratch + w->scratch_bytes / (size_t)w->slots * (size_t)slot;
     FN(gemm_serial)(&t);
 }

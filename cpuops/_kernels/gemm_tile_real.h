@@ -5,6 +5,9 @@
 #define GEMM_PREFETCH 32
 #endif
 
+/* steps of K by which B comes to the L1 early: rows of it that were not packed are not what the hardware expects */
+#define GEMM_NEAR 8
+
 #define GEMM_ROWS(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13)
 
 /* c[rows, nv vectors] (+)= a b over kc, then + bias. A element (i, k) is a[i*ars + k*aks]; B row k starts at b + k*bks.
@@ -51,6 +54,9 @@ INLINE void FN(gemm_tile)(const int rows, const int nv, ptrdiff_t kc, const real
         ahead = b, ahead_step = 0;
     for (ptrdiff_t k = 0; k < kc; k++) {
         __builtin_prefetch(ahead, 0, 2);
+        __builtin_prefetch(b + GEMM_NEAR * bks);
+        if (nv > 1)
+            __builtin_prefetch(b + GEMM_NEAR * bks + LANES);
         vec b0 = vload(b), b1 = nv > 1 ? vload(b + LANES) : b0;
 #define X(i)                               \
     if (i < rows) {                        \

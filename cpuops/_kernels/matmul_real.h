@@ -42,6 +42,16 @@ INLINE FN(gemm_job) FN(product_job)(const FN(product) *p)
 /* vectors that tiles of an m x n product fill, in whole vectors along n */
 INLINE ptrdiff_t FN(product_vectors)(ptrdiff_t m, ptrdiff_t n) { return m * FN(gemm_ceil)(n, LANES); }
 
+/* whether tiles suit the transposed product better */
+INLINE int FN(product_turns)(const FN(product) *p)
+{
+    const ptrdiff_t vectors = FN(product_vectors)(p->m, p->n), turned = FN(product_vectors)(p->n, p->m);
+    return turned * 9 < vectors * 8 /* 49 columns fill 64 lanes, but as rows they fill tiles: worth it from an eighth on */
+           || (p->n <= GEMM_NR && p->n <= p->m / 4 && p->a.rs == 1 && p->a.ks != 1) /* columns of A make good B */
+           /* columns of B are read where they are as rows of A; packing them would be for a few rows only */
+           || (p->m <= 4 * LANES && p->m <= p->n / 2 && p->b.ks == 1 && p->b.rs != 1 && !p->b.table && turned * 8 < vectors * 9);
+}
+
 FUNC void FN(product_plan)(FN(product) *p, int num_threads)
 {
     const ptrdiff_t threads = num_threads > 1 ? num_threads : 1, size = sizeof(real);
@@ -103,9 +113,7 @@ FUNC void FN(product_plan)(FN(product) *p, int num_threads)
         return;
     }
     p->path = PRODUCT_GEMM;
-    /* 49 columns fill 64 lanes, but as rows of the transposed product they fill tiles: worth it from an eighth on */
-    if (p->ccs == 1 && (FN(product_vectors)(p->n, p->m) * 9 < FN(product_vectors)(p->m, p->n) * 8 ||
-                        (p->n <= GEMM_NR && p->n <= p->m / 4 && p->a.rs == 1 && p->a.ks != 1))) /* columns of A make good B */
+    if (p->ccs == 1 && FN(product_turns)(p))
         FN(product_flip)(p);
     FN(gemm_job) w = {.m = p->m, .n = p->n, .k = p->k, .pack_a = FN(gemm_plain), .pack_b = FN(gemm_plain), .a = &p->a, .b = &p->b, .c = p->c, .ldc = p->crs, .bias_col = p->bias};
     if (p->ccs != 1) {
