@@ -1,6 +1,7 @@
 /* elementwise.h: every elementwise formula with its derivative beside it, and the loops over them.
  *
- * UNARY_LIST   U(name, f(x), gradient from g and x)        p, q: the operation's options (see ops/activation.py)
+ * UNARY_LIST   U(name, f(x), gradient from g and x)        p, q: the operation's options (see ops/activation.py);
+ *              LIGHT_LIST: memory bounds their forward, HEAVY_LIST: arithmetic does
  * BINARY_LIST  B(name, f(x, y), gradient to x, gradient to y)   x: lhs, y: rhs; PAIR_LIST: those whose operands broadcast
  *
  * exp, tanh and sigmoid have their gradient in terms of the output (interface.md): there x is the output.
@@ -14,40 +15,44 @@
 #include "vmath.h"
 #include "wide.h"
 
-#define UNARY_LIST(U)                                                                                                    \
+#define LIGHT_LIST(U)                                                                                                    \
     U(neg, vneg(x), vneg(g))                                                                                             \
-    U(exp, vexp(x), g * x)                                                                                               \
-    U(expm1, vexpm1(x), g * vexp(x))                                                                                     \
-    U(log, vlog(x), g / x)                                                                                               \
-    U(log1p, vlog1p(x), g / (x + ONE))                                                                                   \
     U(sqrt, vsqrt(x), g * HALF / vsqrt(x))                                                                               \
     U(reciprocal, ONE / x, vneg(g / x / x))                                                                              \
     U(abs, vabs(x), vsel(veq(x, ZERO), ZERO * g, vcopysign(ONE, x) * g))                                                 \
     U(square, x * x, g * (x + x))                                                                                        \
-    U(erf, verf(x), g * TWO_OVER_SQRT_PI * vexp(vneg(x * x)))                                                            \
     U(relu, vrelu(x), vsel(vgt(x, ZERO), g, ZERO))                                                                       \
     U(leaky_relu, vsel(vgt(x, ZERO), x, p * x), vsel(vgt(x, ZERO), g, p * g))                                            \
+    U(relu6, CLAMP(x, ZERO, SIX), vsel(mand(vgt(x, ZERO), vlt(x, SIX)), g, ZERO))                                        \
+    U(hardtanh, CLAMP(x, p, q), vsel(mand(vgt(x, p), vlt(x, q)), g, ZERO))                                               \
+    U(hard_sigmoid, CLAMP(vfma(p, x, q), ZERO, ONE),                                                                     \
+      vsel(mand(vgt(vfma(p, x, q), ZERO), vlt(vfma(p, x, q), ONE)), p * g, ZERO))                                        \
+    U(hard_swish, vsel(vle(x, vneg(THREE)), ZERO, vsel(vge(x, THREE), x, x * (x + THREE) / SIX)),                        \
+      vsel(vle(x, vneg(THREE)), ZERO, vsel(vge(x, THREE), g, g * (x / THREE + HALF))))                                   \
+    U(softsign, vsel(veq(vabs(x), INFINITE), vcopysign(ONE, x), x / (ONE + vabs(x))),                                    \
+      g / ((ONE + vabs(x)) * (ONE + vabs(x))))
+
+#define HEAVY_LIST(U)                                                                                                    \
+    U(exp, vexp(x), g * x)                                                                                               \
+    U(expm1, vexpm1(x), g * vexp(x))                                                                                     \
+    U(log, vlog(x), g / x)                                                                                               \
+    U(log1p, vlog1p(x), g / (x + ONE))                                                                                   \
+    U(erf, verf(x), g * TWO_OVER_SQRT_PI * vexp(vneg(x * x)))                                                            \
     U(elu, vsel(vgt(x, ZERO), x, p * vexpm1(x)), vsel(vgt(x, ZERO), g, g * p * vexp(x)))                                 \
     U(selu, SELU_SCALE * vsel(vgt(x, ZERO), x, SELU_ALPHA * vexpm1(x)),                                                  \
       g * SELU_SCALE * vsel(vgt(x, ZERO), ONE, SELU_ALPHA * vexp(x)))                                                    \
     U(celu, vsel(vgt(x, ZERO), x, p * vexpm1(x / p)), vsel(vgt(x, ZERO), g, g * vexp(x / p)))                            \
-    U(relu6, CLAMP(x, ZERO, SIX), vsel(mand(vgt(x, ZERO), vlt(x, SIX)), g, ZERO))                                        \
-    U(hardtanh, CLAMP(x, p, q), vsel(mand(vgt(x, p), vlt(x, q)), g, ZERO))                                               \
     U(sigmoid, vsigmoid(x), g * x * (ONE - x))                                                                           \
-    U(hard_sigmoid, CLAMP(vfma(p, x, q), ZERO, ONE),                                                                     \
-      vsel(mand(vgt(vfma(p, x, q), ZERO), vlt(vfma(p, x, q), ONE)), p * g, ZERO))                                        \
     U(log_sigmoid, vlogsigmoid(x), g * vsigmoid(vneg(x)))                                                                \
     U(tanh, vtanh(x), g * vfnma(x, x, ONE))                                                                              \
     U(gelu, vgelu(x), g * vgelu_slope(x))                                                                                \
     U(gelu_tanh, vgelu_tanh(x), g * FN(gelu_tanh_slope)(BOUNDED(x)))                                                     \
     U(silu, vsilu(x), g * FN(silu_slope)(BOUNDED(x)))                                                                    \
     U(mish, FN(mish)(x), g * FN(mish_slope)(BOUNDED(x)))                                                                 \
-    U(hard_swish, vsel(vle(x, vneg(THREE)), ZERO, vsel(vge(x, THREE), x, x * (x + THREE) / SIX)),                        \
-      vsel(vle(x, vneg(THREE)), ZERO, vsel(vge(x, THREE), g, g * (x / THREE + HALF))))                                   \
     U(softplus, vsoftplus(p * x) / p, g * vsigmoid(p * x))                                                               \
-    U(softsign, vsel(veq(vabs(x), INFINITE), vcopysign(ONE, x), x / (ONE + vabs(x))),                                    \
-      g / ((ONE + vabs(x)) * (ONE + vabs(x))))                                                                           \
     U(tanhshrink, FN(tanhshrink)(x), g * vtanh(x) * vtanh(x))
+
+#define UNARY_LIST(U) LIGHT_LIST(U) HEAVY_LIST(U)
 
 #define PAIR_LIST(B)                                                                                                     \
     B(add, x + y, g, g)                                                                                                  \
@@ -66,7 +71,7 @@
 
 /* places in the lists, and names for Python */
 #define U_INDEX(name, f, d) U_##name,
-enum { UNARY_LIST(U_INDEX) UNARY_COUNT };
+enum { LIGHT_LIST(U_INDEX) LIGHT_COUNT, BEFORE_HEAVY = LIGHT_COUNT - 1, HEAVY_LIST(U_INDEX) UNARY_COUNT };
 #define B_INDEX(name, f, dx, dy) B_##name,
 enum { BINARY_LIST(B_INDEX) BINARY_COUNT };
 #define U_NAME(name, f, d) #name,

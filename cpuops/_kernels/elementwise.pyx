@@ -12,7 +12,7 @@ from cpuops._kernels.types cimport data, real
 from cpuops._memory cimport Block, scratch
 
 cdef extern from "elementwise.h" nogil:
-    int UNARY_COUNT, BINARY_COUNT
+    int LIGHT_COUNT, UNARY_COUNT, BINARY_COUNT
     const char **UNARY_NAMES
     const char **BINARY_NAMES
     void unary_f32(int op, const float *x, float *out, Py_ssize_t n, double p, double q) noexcept
@@ -39,6 +39,7 @@ cdef extern from "elementwise.h" nogil:
 
 # place of each formula in elementwise.h's lists
 UNARY = {UNARY_NAMES[i].decode(): i for i in range(UNARY_COUNT)}
+HEAVY = frozenset(name for name, i in UNARY.items() if i >= LIGHT_COUNT) | {"glu"}
 BINARY = {BINARY_NAMES[i].decode(): i for i in range(BINARY_COUNT)}
 
 # elements a block: 64 KB of float32, so that operands and output of a block fit a level-2 cache

@@ -100,9 +100,26 @@ INLINE vec FN(share)(vec g, vmask wins, vmask loses)
     return vsel(wins, g, vsel(loses, ZERO, g * HALF));
 }
 
-#define LOOP(n, ONCE, ONCE_N)                                       \
+/* Where memory bounds a run that is too long for a level-1 cache, it asks for its lines a kilobyte ahead, those to be written,
+ * too, and its stores begin at a line (`before_line`): 100,000 cells in a level-2 cache take 2 to 14 % less (Sapphire
+ * Rapids), and a product into an array that begins within a line a third. Within a level-1 cache, or beside a polynomial,
+ * asking costs more than it brings. */
+#define LINE 64
+#define LONG_RUN ((ptrdiff_t)(32768 / sizeof(real)))
+#define AHEAD 1024
+#define ASK(p, written)                                                                     \
+    for (int at = 0; at < 4 * SIMD_BYTES; at += LINE)                                       \
+        __builtin_prefetch((const char *)((p) + i) + AHEAD + at, written, 3);
+#define READ(p) ASK(p, 0)
+#define WRITTEN(p) ASK(p, 1)
+
+/* ONCE: four vectors; ONCE_N: m lanes of one; AHEAD_OF: what to ask for where `by_memory` */
+#define LOOP(n, by_memory, AHEAD_OF, ONCE, ONCE_N)                  \
     ptrdiff_t i = 0;                                                \
     for (; i + 4 * LANES <= n; i += 4 * LANES) {                    \
+        if ((by_memory) && (n) >= LONG_RUN) {                       \
+            AHEAD_OF                                                \
+        }                                                           \
         ONCE                                                        \
     }                                                               \
     for (; i < n; i += LANES) {                                     \
@@ -120,7 +137,7 @@ INLINE vec FN(share)(vec g, vmask wins, vmask loses)
     FUNC void FN(u_##name)(const real *xs, real *out, ptrdiff_t n, real ps, real qs)                  \
     {                                                                                                 \
         const vec p = vset(ps), q = vset(qs);                                                         \
-        LOOP(n,                                                                                       \
+        LOOP(n, U_##name < LIGHT_COUNT, READ(xs) WRITTEN(out),                                        \
              vec a = vload(xs + i); vec b = vload(xs + i + LANES);                                    \
              vec c = vload(xs + i + 2 * LANES); vec e = vload(xs + i + 3 * LANES);                    \
              a = FN(f_##name)(a, p, q); b = FN(f_##name)(b, p, q);                                    \
@@ -142,7 +159,7 @@ UNARY_LIST(U_FORWARD)
     FUNC void FN(ub_##name)(const real *gs, const real *xs, real *out, ptrdiff_t n, real ps, real qs) \
     {                                                                                                 \
         const vec p = vset(ps), q = vset(qs);                                                         \
-        LOOP(n,                                                                                       \
+        LOOP(n, 1, READ(gs) READ(xs) WRITTEN(out),                                                    \
              vec r[4];                                                                                \
              for (int k = 0; k < 4; k++)                                                              \
                  r[k] = FN(d_##name)(vload(gs + i + k * LANES), vload(xs + i + k * LANES), p, q);     \
@@ -158,7 +175,7 @@ UNARY_LIST(U_GRAD)
     FUNC void FN(b_##name)(const real *xs, int xstep, const real *ys, int ystep, real *out, ptrdiff_t n) \
     {                                                                                                 \
         if (xstep && ystep) {                                                                         \
-            LOOP(n,                                                                                   \
+            LOOP(n, 1, READ(xs) READ(ys) WRITTEN(out),                                                \
                  vec r[4];                                                                            \
                  for (int k = 0; k < 4; k++)                                                          \
                      r[k] = FN(f2_##name)(vload(xs + i + k * LANES), vload(ys + i + k * LANES));      \
@@ -166,14 +183,14 @@ UNARY_LIST(U_GRAD)
                  , vstore_n(out + i, FN(f2_##name)(vload_n(xs + i, m), vload_n(ys + i, m)), m);)      \
         } else if (xstep) {                                                                           \
             const vec y = vset(ys[0]);                                                                \
-            LOOP(n,                                                                                   \
+            LOOP(n, 1, READ(xs) WRITTEN(out),                                                         \
                  vec r[4];                                                                            \
                  for (int k = 0; k < 4; k++) r[k] = FN(f2_##name)(vload(xs + i + k * LANES), y);      \
                  for (int k = 0; k < 4; k++) vstore(out + i + k * LANES, r[k]);                       \
                  , vstore_n(out + i, FN(f2_##name)(vload_n(xs + i, m), y), m);)                       \
         } else {                                                                                      \
             const vec x = vset(xs[0]);                                                                \
-            LOOP(n,                                                                                   \
+            LOOP(n, 1, WRITTEN(out),                                                                  \
                  vec r[4];                                                                            \
                  for (int k = 0; k < 4; k++)                                                          \
                      r[k] = FN(f2_##name)(x, ystep ? vload(ys + i + k * LANES) : vset(ys[0]));        \
@@ -190,24 +207,21 @@ BINARY_LIST(B_FORWARD)
     INLINE vec FN(dy_##name)(vec g, vec x, vec y) { (void)g, (void)x, (void)y; return dy; }           \
     FUNC void FN(bb_##name)(const real *gs, const real *xs, const real *ys, int ystep, real *dxs, real *dys, ptrdiff_t n) \
     {                                                                                                 \
-        for (ptrdiff_t i = 0; i < n; i += LANES) {                                                    \
-            ptrdiff_t m = n - i < LANES ? n - i : LANES;                                              \
-            vec g, x, y;                                                                              \
-            if (m == LANES) {                                                                         \
-                g = vload(gs + i), x = vload(xs + i), y = ystep ? vload(ys + i) : vset(ys[0]);        \
-            } else {                                                                                  \
-                g = vload_n(gs + i, m), x = vload_n(xs + i, m);                                       \
-                y = ystep ? vload_n(ys + i, m) : vset(ys[0]);                                         \
-            }                                                                                         \
-            vec rx = FN(dx_##name)(g, x, y), ry = FN(dy_##name)(g, x, y);                             \
-            if (m == LANES) {                                                                         \
-                vstore(dxs + i, rx);                                                                  \
-                vstore(dys + i, ry);                                                                  \
-            } else {                                                                                  \
-                vstore_n(dxs + i, rx, m);                                                             \
-                vstore_n(dys + i, ry, m);                                                             \
-            }                                                                                         \
-        }                                                                                             \
+        const vec only = vset(ys[0]);                                                                 \
+        LOOP(n, 1, READ(gs) WRITTEN(dxs) WRITTEN(dys),                                                \
+             vec rx[4]; vec ry[4];                                                                    \
+             for (int k = 0; k < 4; k++) {                                                            \
+                 vec g = vload(gs + i + k * LANES); vec x = vload(xs + i + k * LANES);                \
+                 vec y = ystep ? vload(ys + i + k * LANES) : only;                                    \
+                 rx[k] = FN(dx_##name)(g, x, y); ry[k] = FN(dy_##name)(g, x, y);                      \
+             }                                                                                        \
+             for (int k = 0; k < 4; k++) vstore(dxs + i + k * LANES, rx[k]);                          \
+             for (int k = 0; k < 4; k++) vstore(dys + i + k * LANES, ry[k]);                          \
+             ,                                                                                        \
+             vec g = vload_n(gs + i, m); vec x = vload_n(xs + i, m);                                  \
+             vec y = ystep ? vload_n(ys + i, m) : only;                                               \
+             vstore_n(dxs + i, FN(dx_##name)(g, x, y), m);                                            \
+             vstore_n(dys + i, FN(dy_##name)(g, x, y), m);)                                           \
     }
 BINARY_LIST(B_GRAD)
 #undef B_GRAD
@@ -229,14 +243,26 @@ static const FN(binary_fn) FN(BINARY)[] = {BINARY_LIST(B_ROW)};
 static const FN(binary_grad_fn) FN(BINARY_GRAD)[] = {BINARY_LIST(B_ROW)};
 #undef B_ROW
 
+/* cells before the first line that begins in `out`, of a run that is worth it */
+INLINE ptrdiff_t FN(before_line)(const real *out, ptrdiff_t n)
+{
+    return n < LONG_RUN ? 0 : (ptrdiff_t)(-(uintptr_t)out % LINE / sizeof(real));
+}
+
 FUNC void FN(unary)(int op, const real *x, real *out, ptrdiff_t n, double p, double q)
 {
-    FN(UNARY)[op](x, out, n, (real)p, (real)q);
+    ptrdiff_t head = FN(before_line)(out, n);
+    if (head)
+        FN(UNARY)[op](x, out, head, (real)p, (real)q);
+    FN(UNARY)[op](x + head, out + head, n - head, (real)p, (real)q);
 }
 
 FUNC void FN(unary_backward)(int op, const real *g, const real *x, real *out, ptrdiff_t n, double p, double q)
 {
-    FN(UNARY_GRAD)[op](g, x, out, n, (real)p, (real)q);
+    ptrdiff_t head = FN(before_line)(out, n);
+    if (head)
+        FN(UNARY_GRAD)[op](g, x, out, head, (real)p, (real)q);
+    FN(UNARY_GRAD)[op](g + head, x + head, out + head, n - head, (real)p, (real)q);
 }
 
 /* cells [lo, hi) of a broadcast pair: out is contiguous of `ndim` axes `dims`; xs[a], ys[a]: elements a step along axis a;
@@ -257,7 +283,11 @@ FUNC void FN(binary)(int op, const real *x, const real *y, real *out, int ndim, 
             xo += at[a] * xs[a];
             yo += at[a] * ys[a];
         }
-        FN(BINARY)[op](x + xo, (int)xs[ndim - 1], y + yo, (int)ys[ndim - 1], out + lo, n);
+        const int xstep = (int)xs[ndim - 1], ystep = (int)ys[ndim - 1];
+        ptrdiff_t head = FN(before_line)(out + lo, n);
+        if (head)
+            FN(BINARY)[op](x + xo, xstep, y + yo, ystep, out + lo, head);
+        FN(BINARY)[op](x + xo + head * xstep, xstep, y + yo + head * ystep, ystep, out + lo + head, n - head);
         lo += n;
         at[ndim - 1] += n;
         for (int a = ndim - 1; a > 0 && at[a] == dims[a]; a--) {
@@ -274,6 +304,12 @@ FUNC void FN(binary_backward)(int op, const real *g, const real *x, const real *
 }
 
 #undef LOOP
+#undef READ
+#undef WRITTEN
+#undef ASK
+#undef AHEAD
+#undef LONG_RUN
+#undef LINE
 #undef ZERO
 #undef ONE
 #undef HALF

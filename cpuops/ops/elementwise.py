@@ -12,17 +12,14 @@ from .._remembered import remembered
 from ..errors import ArgumentError, message, shown
 from ..results import PairGrads
 
-UNARY, BINARY = constants("elementwise").UNARY, constants("elementwise").BINARY
+UNARY, BINARY, HEAVY = (getattr(constants("elementwise"), name) for name in ("UNARY", "BINARY", "HEAVY"))
 
 # nanoseconds an element on one thread, to decide on threads: memory-bound operations against polynomials
-CHEAP, HEAVY = 0.4, 1.0
-_HEAVY = frozenset(
-    "exp expm1 log log1p erf sigmoid tanh gelu gelu_tanh silu mish softplus log_sigmoid tanhshrink elu selu celu glu".split()  # noqa: SIM905
-)
+LIGHT_NS, HEAVY_NS = 0.4, 1.0
 
 
 def cost(name, elements):
-    return elements * (HEAVY if name in _HEAVY else CHEAP)
+    return elements * (HEAVY_NS if name in HEAVY else LIGHT_NS)
 
 
 def unary_method(name, summary, notes):
