@@ -81,6 +81,35 @@ def test_a_constant_stays_constant(dtype, serial):
                 np.testing.assert_allclose(y, 3, rtol=2e-6 if dtype == "float32" else 1e-14)
 
 
+# ---------------------------------------------------------------- planes by the vector
+
+PLANES = 19  # no whole number of vectors of any kernel, but more than one
+RESIZED = (((13, 13), (20, 20)), ((7, 7), (14, 14)), ((9, 30), (21, 11)), ((3, 4), (2, 2)), ((28, 28), (14, 14)))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_small_planes_have_the_bits_of_each_alone(mode, dtype, serial, threaded):
+    """Many small planes are resampled by the vector, a single one is not."""
+    failures = Failures()
+    rng = seeded(f"planes/{mode}/{dtype}")
+    for size, output in RESIZED:
+        x, g = (rng.standard_normal((1, PLANES, *shape)).astype(dtype) for shape in (size, output))
+        x[0, 5, 1, 2] = g[0, 7, 1, 1] = np.nan
+        for options in ({}, {"antialias": True}, {"coordinate_transform": "tf_crop_and_resize", "roi": ((-0.3, 0.7), (0.2, 1.4))}):
+
+            def results(backend, planes, options=options, output=output, x=x, g=g):
+                made = backend.interpolate(x[:, planes], output, mode=mode, **options)
+                return made, backend.interpolate_backward(x[:, planes], g[:, planes], output, mode=mode, **options)
+
+            together = results(serial, slice(None))
+            for k, alone in enumerate(zip(*(results(serial, slice(k, k + 1)) for k in range(PLANES)), strict=True)):
+                differing = different_bits(together[k], np.concatenate(alone, axis=1))
+                failures.check(not differing, f"{size} to {output}, {options}, result {k}: {differing}")
+            for a, b in zip(together, results(threaded, slice(None)), strict=True):
+                failures.check(not different_bits(a, b), f"{size} to {output}, {options}: threads")
+    failures.raise_any()
+
+
 # ---------------------------------------------------------------- uint8
 
 

@@ -9,6 +9,7 @@
  *   FIRST_H   such sums in a block of scratch rows, then the columns; for one that shrinks along H, and without H
  *   FIRST_W   the columns of rows of x, kept in a ring, then sums of those; for one that grows along H
  *   PICK      copies, where every table is one, of a nearest mode: a row of x to a row of out, and that to those like it
+ *   ABREAST   FIRST_W or FIRST_H of small planes, one a lane
  *   LONG      FIRST_H in pieces, for an output that reads more columns than scratch should hold
  *
  * and columns by lines (repeating tables, in vectors along the line; else cell by cell) or, where enough rows come together,
@@ -18,7 +19,7 @@
 #define CPUOPS_INTERPOLATE_H
 #include "octets.h"
 #include "simd.h"
-#include "transpose.h"
+#include "turned.h"
 #include "wide.h"
 
 enum {
@@ -30,7 +31,9 @@ enum {
     RUNS = 64 * RUN,
     MOST_TAPS = 16,         /* of a repeating table */
     BAND_CELLS = 65536,     /* of out, in a unit: tens of microseconds */
-    BAND_CELLS_RING = 262144 /* more where every band makes its first rows anew */
+    BAND_CELLS_RING = 262144, /* more where every band makes its first rows anew */
+    MOST_ROW_ABREAST = 128, /* cells of a row of a small plane, */
+    MOST_ABREAST = 8192     /* its vectors, with what is made of its first axis and its output: 512 KB of 64 bytes each */
 };
 
 typedef struct {
@@ -41,7 +44,7 @@ typedef struct {
     ptrdiff_t outputs, cells, first, last; /* first <= o < last repeat: `outputs` of them every `cells` cells; 0: none do */
 } resample_axis;
 
-enum { ROWS, FIRST_H, FIRST_W, PICK, LONG };
+enum { ROWS, FIRST_H, FIRST_W, PICK, ABREAST, LONG };
 
 typedef struct {
     const void *x;
@@ -50,6 +53,7 @@ typedef struct {
     ptrdiff_t planes, channels; /* channels > 1: x is [planes, D, H, W, channels], out [planes, channels, D, H, W] */
     resample_axis d, h, w;
     int order, turned;
+    int columns_before;       /* ABREAST: the columns come first */
     ptrdiff_t tile, tiles;    /* columns of out at a time */
     ptrdiff_t band, bands;    /* rows of out at a time */
     ptrdiff_t block;          /* rows whose columns are made together */
@@ -123,6 +127,26 @@ static int columns_first(const resample_plan *p)
 
 #include "interpolate_pick.h"
 
+/* what comes of the first axis of a plane */
+INLINE ptrdiff_t cells_between(const resample_plan *p) { return p->columns_before ? p->h.in * p->w.out : p->w.in; }
+
+/* whether planes go one a lane: in short rows vectors would be half empty, and a row costs more than its cells */
+static int plan_abreast(resample_plan *p, ptrdiff_t lanes, size_t item)
+{
+    const resample_axis *h = &p->h, *w = &p->w;
+    ptrdiff_t in = h->in * w->in, out = h->out * w->out;
+    p->columns_before = p->order == FIRST_W;
+    if (p->bytes || p->channels > 1 || p->d.start || p->d.out > 1 || h->start == NULL || w->start == NULL || p->planes < lanes || w->widest > RUN || h->widest > RUN ||
+        most(w->in, w->out) > MOST_ROW_ABREAST || in + cells_between(p) + out > MOST_ABREAST)
+        return 0;
+    p->order = ABREAST;
+    p->units = pieces(p->planes, lanes);
+    p->grab = most(1, BAND_CELLS / 4 / (most(in, out) * lanes));
+    p->next = 0;
+    p->bytes_worker = item * (size_t)(lanes * (in + cells_between(p) + out));
+    return 1;
+}
+
 static void plan_resample(resample_plan *p, ptrdiff_t lanes, size_t item)
 {
     const resample_axis *w = &p->w;
@@ -142,6 +166,8 @@ static void plan_resample(resample_plan *p, ptrdiff_t lanes, size_t item)
     }
     if ((p->bytes || (p->channels == 1 && p->order != LONG)) && copies(&p->d, item) && copies(&p->h, item) && copies(w, item))
         p->order = PICK;
+    if (p->order < PICK && rows && plan_abreast(p, lanes, item))
+        return;
     p->tiles = pieces(w->out, p->tile);
     ptrdiff_t together = p->order == FIRST_W ? p->h.in : rows;
     p->turned = p->order != PICK && (p->channels > 1 || (p->order != LONG && w->start && w->widest > 1 && together >= lanes / 4 &&
@@ -168,6 +194,8 @@ static void plan_resample(resample_plan *p, ptrdiff_t lanes, size_t item)
 #define REAL_BODY "interpolate_rows_real.h"
 #include "for_each_real.h"
 #define REAL_BODY "interpolate_columns_real.h"
+#include "for_each_real.h"
+#define REAL_BODY "interpolate_abreast_real.h"
 #include "for_each_real.h"
 #define REAL_BODY "interpolate_real.h"
 #include "for_each_real.h"

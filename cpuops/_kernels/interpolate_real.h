@@ -228,6 +228,10 @@ FUNC void FN(resample)(resample_plan *p, void *memory)
         if (n >= p->units)
             return;
         for (; n < end; n++) {
+            if (p->order == ABREAST) {
+                FN(unit_abreast)(p, n, memory);
+                continue;
+            }
             ptrdiff_t band = p->tiles == 1 ? n : n / p->tiles, tile = n - band * p->tiles, rest = p->bands == 1 ? band : band / p->bands;
             band -= rest * p->bands;
             u.plane = p->d.out == 1 ? rest : rest / p->d.out;

@@ -24,7 +24,7 @@
 #ifndef CPUOPS_POOL_H
 #define CPUOPS_POOL_H
 #include "simd.h"
-#include "transpose.h"
+#include "turned.h"
 #include "wide.h"
 
 enum {

@@ -26,28 +26,3 @@ static void FN(zero_pixels)(real *out, ptrdiff_t n, ptrdiff_t channels, ptrdiff_
         for (ptrdiff_t i = 0; i < n; i++)
             memset(out + i * pixel, 0, (size_t)channels * sizeof(real));
 }
-
-/* to[i * pitch + k] = x[k * cells + i] for k < planes */
-static void FN(turn)(const real *x, ptrdiff_t cells, ptrdiff_t planes, ptrdiff_t pitch, real *to)
-{
-    for (ptrdiff_t k = 0; k < planes; k += LANES)
-        for (ptrdiff_t i = 0; i < cells; i += LANES)
-            FN(transpose_tile)(x + k * cells + i, cells, least(LANES, planes - k), least(LANES, cells - i), to + i * pitch + k, pitch);
-}
-
-/* to[k * cells + i] = x[i * pitch + k] for k < planes */
-static void FN(turn_back)(const real *x, ptrdiff_t pitch, ptrdiff_t cells, ptrdiff_t planes, real *to)
-{
-    real some[LANES * LANES + LANES];
-    for (ptrdiff_t k = 0; k < planes; k += LANES) {
-        ptrdiff_t here = least(LANES, planes - k);
-        for (ptrdiff_t i = 0; i < cells && cells >= LANES; i += LANES) {
-            ptrdiff_t at = least(i, cells - LANES);
-            FN(transpose_tile)(x + at * pitch + k, pitch, LANES, here, to + k * cells + at, cells);
-        }
-        if (cells < LANES) { /* whole vectors would end beyond the last plane */
-            FN(transpose_tile)(x + k, pitch, cells, here, some, cells);
-            memcpy(to + k * cells, some, (size_t)(here * cells) * sizeof(real));
-        }
-    }
-}
