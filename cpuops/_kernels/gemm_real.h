@@ -259,22 +259,25 @@ INLINE void FN(gemm_plan_apart)(FN(gemm_job) *w)
     w->scratch_bytes = (w->scratch_bytes + 63) / 64 * 64 * (size_t)w->slots;
 }
 
-/* up to so many panels of A share a B whose rows are contiguous better where it is. NumPy's arrays begin 16 bytes into a line: panels
- * that begin with a line are a third faster, and rows no whole number of lines apart cannot have them. Rows a multiple of 4 KB apart
- * fall on one set of the L1 */
-INLINE ptrdiff_t FN(gemm_direct_panels)(const FN(gemm_matrix) *b)
+/* NumPy's arrays begin 16 bytes into a line. Panels of a B that is read in place begin with a line, which makes them a third faster:
+ * the columns before the first whole one belong to a panel of their own, which is short by `lead`. That takes rows whole lines
+ * apart, and panels enough that one more does not matter */
+#define GEMM_LEAD 12
+INLINE int FN(gemm_lines)(const FN(gemm_matrix) *b) { return b->ks * (ptrdiff_t)sizeof(real) % 64 == 0; }
+INLINE ptrdiff_t FN(gemm_before)(const FN(gemm_matrix) *b) { return (ptrdiff_t)(-(uintptr_t)b->p % 64 / sizeof(real)) % GEMM_NR; }
+INLINE ptrdiff_t FN(gemm_lead)(const FN(gemm_matrix) *b, ptrdiff_t n)
 {
-    const ptrdiff_t apart = (b->ks < 0 ? -b->ks : b->ks) * (ptrdiff_t)sizeof(real);
-    if (apart % 64)
-        return apart < 2048 ? 3 : 1;
-    return apart % 4096 ? 20 : 2;
+    const ptrdiff_t before = FN(gemm_before)(b);
+    return before && FN(gemm_lines)(b) && n >= GEMM_LEAD * GEMM_NR ? GEMM_NR - before : 0;
 }
 
-/* the columns before the first whole line of B belong to a panel of their own, which is short by the rest */
-INLINE ptrdiff_t FN(gemm_lead)(const FN(gemm_matrix) *b)
+/* up to so many panels of A share a B of contiguous rows better where it is. Rows a multiple of 4 KB apart fall on one set of the L1 */
+INLINE ptrdiff_t FN(gemm_direct_panels)(const FN(gemm_matrix) *b, ptrdiff_t lead)
 {
-    const ptrdiff_t line = 64 / (ptrdiff_t)sizeof(real), before = (ptrdiff_t)(-(uintptr_t)b->p % 64 / sizeof(real)) % GEMM_NR;
-    return before && b->ks % line == 0 ? GEMM_NR - before : 0;
+    const ptrdiff_t apart = (b->ks < 0 ? -b->ks : b->ks) * (ptrdiff_t)sizeof(real);
+    if (FN(gemm_lines)(b) && (lead || !FN(gemm_before)(b)))
+        return apart % 4096 ? 20 : 2;
+    return apart < 2048 ? 3 : 1;
 }
 
 /* what all plans have in common: chunks, panels, and whether an operand is read where it is */
@@ -302,8 +305,9 @@ INLINE void FN(gemm_plan_panels)(FN(gemm_job) *w)
         }
     }
     w->stride_a = (w->mr * w->kc + padded + padded - 1) / padded * padded;
-    w->direct_b = w->pack_b == FN(gemm_plain) && !b->table && b->rs == 1 && w->panels_a <= FN(gemm_direct_panels)(b);
-    w->lead = w->direct_b ? FN(gemm_lead)(b) : 0;
+    const ptrdiff_t in_place = w->pack_b == FN(gemm_plain) && !b->table && b->rs == 1, lead = in_place ? FN(gemm_lead)(b, w->n) : 0;
+    w->direct_b = in_place && w->panels_a <= FN(gemm_direct_panels)(b, lead);
+    w->lead = w->direct_b ? lead : 0;
     w->panels_b = FN(gemm_ceil)(w->lead + w->n, GEMM_NR);
     w->deep = 0, w->first_a = w->first_b = w->parts_a = w->parts_b = 0;
 }

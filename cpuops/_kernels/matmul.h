@@ -5,7 +5,7 @@
  *
  *   dot      a matrix times one vector. Sums in an order of their own (see DOT_K)
  *   short    K <= PRODUCT_SHORT_K: tiles straight from A; small products, outer products
- *   stream   M or N <= 8: the large operand is read once, in the order in which it lies
+ *   stream   M or N <= 8: the large operand is read once, in the order in which it lies, unless tiles can read it in place
  *   gemm     all else
  *
  * Except for dot, which is chosen by shape alone, all of them add up in the order of gemm.h, so the bits do not tell
@@ -24,6 +24,7 @@
 enum { PRODUCT_DOT, PRODUCT_SHORT, PRODUCT_STREAM, PRODUCT_GEMM };
 #define PRODUCT_SHORT_K 128
 #define PRODUCT_STREAM_ROWS 8
+#define STREAM_BYTES 6000000 /* of the large operand: beyond, reading it is what takes the time */
 #define PRODUCT_AXES 64 /* NumPy's most */
 
 /* the items of a batch, and how they are worked off */

@@ -42,6 +42,17 @@ INLINE FN(gemm_job) FN(product_job)(const FN(product) *p)
 /* vectors that tiles of an m x n product fill, in whole vectors along n */
 INLINE ptrdiff_t FN(product_vectors)(ptrdiff_t m, ptrdiff_t n) { return m * FN(gemm_ceil)(n, LANES); }
 
+/* whether a few rows are multiplied along B as it lies. Tiles are faster where B's rows are whole lines apart, so that they read it in
+ * place, and where it stays in the cache or there are rows enough that memory does not bind */
+INLINE int FN(product_streams)(const FN(product) *p)
+{
+    if (p->m > PRODUCT_STREAM_ROWS || (p->b.rs != 1 && p->b.ks != 1) || p->a.table)
+        return 0;
+    const int cached = p->n <= STREAM_BYTES / (ptrdiff_t)sizeof(real) / p->k;
+    const int tiles = p->b.rs == 1 && FN(gemm_lines)(&p->b) && p->n >= 8 * GEMM_NR && (p->m > 6 || (p->m > 3 && cached));
+    return !tiles;
+}
+
 /* whether tiles suit the transposed product better */
 INLINE int FN(product_turns)(const FN(product) *p)
 {
@@ -103,7 +114,7 @@ FUNC void FN(product_plan)(FN(product) *p, int num_threads)
     }
     if (p->n <= PRODUCT_STREAM_ROWS && p->n < p->m)
         FN(product_flip)(p);
-    if (p->m <= PRODUCT_STREAM_ROWS && (p->b.rs == 1 || p->b.ks == 1) && !p->a.table) {
+    if (FN(product_streams)(p)) {
         p->path = PRODUCT_STREAM;
         ptrdiff_t lines = FN(gemm_ceil)(p->n * size, 256);
         p->cols = FN(gemm_max)(1, FN(gemm_min)(lines / (4 * threads), 16)) * 256 / size;
