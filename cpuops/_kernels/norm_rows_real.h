@@ -207,8 +207,8 @@ static int FN(rows_backward_stage)(norm_plan *p)
     return 0;
 }
 
-/* one row with a vector gamma, up to its gradient: statistics, and b and c */
-static void FN(set_back_row)(const norm_plan *p, ptrdiff_t r, const real *gamma, double share, FN(back_row) *row)
+/* one row with a vector gamma, up to its gradient: statistics, and b and c; `ahead`: of add_row */
+static void FN(set_back_row)(const norm_plan *p, ptrdiff_t r, const real *gamma, double share, ptrdiff_t ahead, FN(back_row) *row)
 {
     ptrdiff_t n = p->channels;
     row->x = (const real *)p->x + r * n;
@@ -216,7 +216,7 @@ static void FN(set_back_row)(const norm_plan *p, ptrdiff_t r, const real *gamma,
     row->out = (real *)p->out + r * n;
     FN(row_sums) sums;
     double mean = FN(row_mean)(p, row->x, n, share, FN(row_total)(p, row->x, n)), correction;
-    FN(add_row)(row->x, row->g, gamma, n, (real)mean, &sums);
+    FN(add_row)(row->x, row->g, gamma, n, ahead, (real)mean, &sums);
     row->s = FN(deviation_statistics)(p, row->x, n, share, mean, wtotal(&sums.deviations), wtotal(&sums.squares), &correction);
     double sum = wtotal(&sums.sums), moment = wtotal(&sums.moments);
     if (!IS_F64 && !(FN(plain)(row->s.rstd) && isfinite(moment))) {
@@ -290,13 +290,13 @@ static void FN(rows_backward)(const norm_plan *p, ptrdiff_t unit)
     ptrdiff_t part = unit / p->groups, group = unit % p->groups, c0 = group * p->channels, step = FN(sums_step)(p);
     double *gamma_sum = p->memory + 2 * part * step + c0, *beta_sum = gamma_sum + step;
     const real *gamma = p->gamma ? (const real *)p->gamma + c0 : 0;
-    ptrdiff_t b = part * p->part, last = smaller(b + p->part, p->batch);
+    ptrdiff_t b = part * p->part, last = smaller(b + p->part, p->batch), next = p->groups * p->channels;
     FN(back_row) rows[4];
     double share = p->run ? 1 / (double)(p->channels * p->run) : 0; /* no cells: statistics 0, so that their gradients are too */
     for (; p->run == 1 && gamma && !p->columnwise && b + 4 <= last; b += 4) {
         int plain = 1;
         for (int k = 0; k < 4; k++) {
-            FN(set_back_row)(p, (b + k) * p->groups + group, gamma, share, rows + k);
+            FN(set_back_row)(p, (b + k) * p->groups + group, gamma, share, 4 * next, rows + k);
             plain &= FN(plain_row)(rows + k);
         }
         if (plain)
@@ -312,7 +312,7 @@ static void FN(rows_backward)(const norm_plan *p, ptrdiff_t unit)
             FN(back_row_of_runs)(p, r, gamma, p->memory + p->sums + 2 * unit * p->channels, gamma_sum, beta_sum);
             continue;
         }
-        FN(set_back_row)(p, r, gamma, share, rows);
+        FN(set_back_row)(p, r, gamma, share, p->columnwise ? 0 : next, rows);
         if (p->columnwise)
             kept[r] = rows[0].s;
         FN(differentiate_one)(rows, p->channels, gamma, p->columnwise ? 0 : gamma_sum, beta_sum);
