@@ -77,7 +77,7 @@ INLINE real FN(extreme_of)(const real *x, ptrdiff_t n, int min, int nan_stays)
 }
 FUNC real FN(max_run)(const real *x, ptrdiff_t n) { return FN(extreme_of)(x, n, 0, 1); }
 FUNC real FN(min_run)(const real *x, ptrdiff_t n) { return FN(extreme_of)(x, n, 1, 1); }
-FUNC real FN(max_number_run)(const real *x, ptrdiff_t n) { return FN(extreme_of)(x, n, 0, 0); }
+INLINE real FN(max_number_run)(const real *x, ptrdiff_t n) { return FN(extreme_of)(x, n, 0, 0); }
 INLINE real extreme_run(const real *x, ptrdiff_t n, int min) { return min ? FN(min_run)(x, n) : FN(max_run)(x, n); }
 
 /* index of the first cell that equals m, or that is NaN where m is; there is one */
@@ -174,8 +174,8 @@ INLINE vec FN(narrow)(wvec lo, wvec hi)
 #endif
 }
 
-/* sum of exp(x - m); with `out`, the exponentials are kept there */
-INLINE double FN(sum_exp_of)(const real *x, ptrdiff_t n, real m, real *out)
+/* sum of exp(x - m): all in double, so that the logarithm of a sum that one term dominates keeps the others */
+FUNC double sum_exp_run(const real *x, ptrdiff_t n, real m)
 {
     wvec a = wset(0);
     const vec shift = vset(m);
@@ -184,13 +184,8 @@ INLINE double FN(sum_exp_of)(const real *x, ptrdiff_t n, real m, real *out)
         /* short sums that join a long one: their roundings do not add up */
         wvec b = wset(0), c = b;
         for (ptrdiff_t end = least(n - 2 * LANES, i + 64 * LANES); i <= end; i += 2 * LANES) {
-            vec p = vexp(vload(x + i) - shift), q = vexp(vload(x + i + LANES) - shift);
-            if (out) {
-                vstore(out + i, p);
-                vstore(out + i + LANES, q);
-            }
-            b += FN(wide_sum)(p);
-            c += FN(wide_sum)(q);
+            b += FN(wide_sum)(vexp(vload(x + i) - shift));
+            c += FN(wide_sum)(vexp(vload(x + i + LANES) - shift));
         }
         a += b + c;
     }
@@ -199,14 +194,10 @@ INLINE double FN(sum_exp_of)(const real *x, ptrdiff_t n, real m, real *out)
         vec p = vexp(vload_n(x + i, k) - shift);
         real t[LANES] __attribute__((aligned(SIMD_BYTES))) = {0};
         vstore_n(t, p, k);
-        if (out)
-            vstore_n(out + i, p, k);
         a += FN(wide_sum)(vload(t));
     }
     return whsum(a);
 }
-FUNC double sum_exp_run(const real *x, ptrdiff_t n, real m) { return FN(sum_exp_of)(x, n, m, NULL); }
-FUNC double FN(exp_run)(const real *x, ptrdiff_t n, real m, real *out) { return FN(sum_exp_of)(x, n, m, out); }
 
 /* A finite stand-in for a maximum: x - m is then -inf for x = -inf and inf for x = inf, never NaN. */
 INLINE real FN(finite_bound)(real m) { return m > REAL_MAX ? REAL_MAX : m < -REAL_MAX ? -REAL_MAX : m; }

@@ -39,26 +39,48 @@ INLINE void FN(scale_run)(real *out, ptrdiff_t n, real f)
         vstore(out + i, vload(out + i) * factor);
 }
 
+/* vexp where x is not above 0, without its upper bound; infinity gives NaN */
+INLINE vec FN(exp_below)(vec x)
+{
+    vec n, r = vm_exp_reduce(vmax_fast(vset((real)(IS_F64 ? -746 : -105)), x), &n, NULL);
+    return vm_scale(vm_exp_m1(r) + vset(1), n);
+}
+
+/* exp(x - shift) of `count` (1 or 4) vectors goes to out; their sum. In `real`, where the terms may lose a bit: what
+ * divides by the sum has as many digits, and two conversions a vector are a sixth of the time */
+INLINE vec FN(exp_some)(const real *x, int count, vec shift, real *out)
+{
+    vec e[4];
+    for (int k = 0; k < count; k++)
+        e[k] = FN(exp_below)(vload(x + k * LANES) - shift);
+    for (int k = 0; k < count; k++)
+        vstore(out + k * LANES, e[k]);
+    return count == 4 ? (e[0] + e[1]) + (e[2] + e[3]) : e[0];
+}
+
 /* exp(x - m) of whole vectors goes to out, of a last partial one to `last`, a whole vector (a masked store cannot be
  * forwarded to the load that follows soon); their sum is returned */
 INLINE double FN(row_exp)(const real *x, ptrdiff_t n, real m, real *out, real *last)
 {
-    ptrdiff_t whole = n - n % LANES;
-    double sum = whole > 2 * LANES ? FN(exp_run)(x, whole, m, out) : 0;
+    ptrdiff_t whole = n - n % LANES, i = 0;
     const vec shift = vset(m), lane = viota();
     wvec s = wset(0);
-    if (whole <= 2 * LANES)
-        for (ptrdiff_t i = 0; i < whole; i += LANES) {
-            vec e = vexp(vload(x + i) - shift);
-            vstore(out + i, e);
-            s += FN(wide_sum)(e);
-        }
+    while (i < whole) {
+        /* short sums that join a long one: their roundings do not add up */
+        wvec part = wset(0);
+        ptrdiff_t end = least(whole, i + 64 * LANES);
+        for (; i + 4 * LANES <= end; i += 4 * LANES)
+            part += FN(wide_sum)(FN(exp_some)(x + i, 4, shift, out + i));
+        for (; i < end; i += LANES)
+            part += FN(wide_sum)(FN(exp_some)(x + i, 1, shift, out + i));
+        s += part;
+    }
     if (whole < n) {
         vec e = vsel(vlt(lane, vset((real)(n - whole))), vexp(vload_n(x + whole, n - whole) - shift), vzero());
         vstore(last, e);
         s += FN(wide_sum)(e);
     }
-    return sum + whsum(s);
+    return whsum(s);
 }
 
 INLINE real FN(row_bound)(const real *x, ptrdiff_t n)
