@@ -198,15 +198,23 @@ FUNC void FN(softmax_tile)(const real *x, real *out, ptrdiff_t rows, ptrdiff_t w
 
 /* ---- backward: `of` is sum(g s), or sum(g) for logs */
 
-FUNC double FN(dot_run)(const real *g, const real *s, ptrdiff_t n)
+/* a + g s of WLANES cells; products of floats are exact in double, so that fusing them changes no bit */
+INLINE wvec FN(add_products)(wvec a, const real *g, const real *s)
+{
+    return IS_F64 ? a + wload(g) * wload(s) : vfma_f64(wload(g), wload(s), a);
+}
+
+INLINE double FN(dot_run)(const real *g, const real *s, ptrdiff_t n)
 {
     double total = 0;
     for (ptrdiff_t top = 0; top < n; top += REDUCE_RUN) {
         ptrdiff_t i = top, end = least(n, top + REDUCE_RUN);
         wvec a = wset(0), b = a;
         for (; i + 2 * WLANES <= end; i += 2 * WLANES) {
-            a += wload(g + i) * wload(s + i);
-            b += wload(g + i + WLANES) * wload(s + i + WLANES);
+            ask_ahead(g + i, 2 * WLANES * sizeof(real));
+            ask_ahead(s + i, 2 * WLANES * sizeof(real));
+            a = FN(add_products)(a, g + i, s + i);
+            b = FN(add_products)(b, g + i + WLANES, s + i + WLANES);
         }
         double rest = 0;
         for (; i < end; i++)
@@ -245,16 +253,18 @@ INLINE void FN(slope_run)(const real *g, const real *s, real *out, ptrdiff_t n, 
 {
     const vec of = vset(total);
     ptrdiff_t i = 0;
-    for (; i + LANES <= n; i += LANES)
+    for (; i + LANES <= n; i += LANES) {
+        ask_ahead(out + i, SIMD_BYTES);
         vstore(out + i, FN(softmax_slope)(vload(g + i), vload(s + i), of, logs));
+    }
     if (i < n)
         vstore_n(out + i, FN(softmax_slope)(vload_n(g + i, n - i), vload_n(s + i, n - i), of, logs), n - i);
 }
-FUNC void FN(softmax_slope_run)(const real *g, const real *s, real *out, ptrdiff_t n, real of)
+INLINE void FN(softmax_slope_run)(const real *g, const real *s, real *out, ptrdiff_t n, real of)
 {
     FN(slope_run)(g, s, out, n, of, 0);
 }
-FUNC void FN(log_softmax_slope_run)(const real *g, const real *s, real *out, ptrdiff_t n, real of)
+INLINE void FN(log_softmax_slope_run)(const real *g, const real *s, real *out, ptrdiff_t n, real of)
 {
     FN(slope_run)(g, s, out, n, of, 1);
 }
