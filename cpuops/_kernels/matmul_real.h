@@ -57,6 +57,8 @@ INLINE int FN(product_streams)(const FN(product) *p)
 INLINE int FN(product_turns)(const FN(product) *p)
 {
     const ptrdiff_t vectors = FN(product_vectors)(p->m, p->n), turned = FN(product_vectors)(p->n, p->m);
+    if (p->n <= LANES && p->a.ks == 1) /* a vector a row, and rows of A are read in place: turned, they would be packed */
+        return 0;
     return turned * 9 < vectors * 8 /* 49 columns fill 64 lanes, but as rows they fill tiles: worth it from an eighth on */
            || (p->n <= GEMM_NR && p->n <= p->m / 4 && p->a.rs == 1 && p->a.ks != 1) /* columns of A make good B */
            /* columns of B are read where they are as rows of A; packing them would be for a few rows only */
