@@ -1,10 +1,5 @@
 /* gemm_tile_real.h: the register tile of gemm.h, for one scalar type. Included by gemm.h only. */
 
-/* below this many steps C arrives too late to gain from a prefetch */
-#ifndef GEMM_PREFETCH
-#define GEMM_PREFETCH 32
-#endif
-
 /* steps of K by which B comes to the L1 early: rows of it that were not packed are not what the hardware expects */
 #define GEMM_NEAR 8
 
@@ -38,18 +33,6 @@ INLINE void FN(gemm_tile)(const int rows, const int nv, ptrdiff_t kc, const real
 #define A11 a9[s2]
 #define A12 a12[0]
 #define A13 a12[ars]
-    if (kc > GEMM_PREFETCH) {
-        const real *p = c;
-#define X(i)                                       \
-    if (i < rows) {                                \
-        __builtin_prefetch(p, 1);                  \
-        if (nv > 1)                                \
-            __builtin_prefetch(p + LANES, 1);      \
-        p += ldc;                                  \
-    }
-        GEMM_ROWS(X)
-#undef X
-    }
     if (!ahead)
         ahead = b, ahead_step = 0;
     for (ptrdiff_t k = 0; k < kc; k++) {
