@@ -48,7 +48,7 @@ static void FN(part_deviations)(const norm_plan *p, ptrdiff_t c, ptrdiff_t part,
     FN(find_block)(p, c, part, &k);
     wsums deviations = {{wset(0)}}, squares = deviations;
     for (int i = 0; i < k.spans; i++)
-        FN(add_deviations)((const real *)p->x, k.of + i, (real)mean, &deviations, &squares);
+        FN(add_deviations)((const real *)p->x, k.of + i, (real)mean, p->parts == 1 ? p->run : 0, &deviations, &squares);
     sums[0] = wtotal(&deviations);
     sums[1] = wtotal(&squares);
     if (FN(kept)(sums[1], (double)p->part))

@@ -52,7 +52,7 @@ static norm_statistics FN(row_statistics)(const norm_plan *p, const real *x, ptr
     double mean = FN(row_mean)(p, x, n, share, FN(row_total)(p, x, n));
     wsums deviations = {{wset(0)}}, squares = deviations;
     FN(span) q = {0, n, 1, 0};
-    FN(add_deviations)(x, &q, (real)mean, &deviations, &squares);
+    FN(add_deviations)(x, &q, (real)mean, p->run > 1 && n <= BLOCK_CELLS ? n : 0, &deviations, &squares);
     return FN(deviation_statistics)(p, x, n, share, mean, wtotal(&deviations), wtotal(&squares), &correction);
 }
 
