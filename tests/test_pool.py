@@ -10,7 +10,8 @@ from cpuops import CpuBackend, IndexRangeError, ThreadedCpuBackend
 
 # kernel_size, stride, padding, dilation: windows apart, side by side, overlapping; rows longer and shorter than a vector
 WINDOWS = [(2, 2, 0, 1), (2, 3, 1, 1), (3, 2, 1, 1), (3, 1, 1, 1), ((1, 5), (3, 4), (0, 2), 1), (3, (2, 1), 1, 2), (2, 9, 0, 1)]
-SHAPES = [(2, 1, 9, 70), (17, 1, 8, 33), (2, 7, 6, 11), (1, 16, 7, 9), (2, 64, 9, 12), (1, 85, 9, 10), (1, 67, 5, 21)]  # B C H W
+# B C H W
+SHAPES = [(2, 1, 9, 70), (17, 1, 8, 33), (2, 7, 6, 11), (1, 16, 7, 9), (2, 64, 9, 12), (1, 85, 9, 10), (1, 67, 5, 21), (1, 37, 17, 16)]
 
 
 def added_up(x, g, indices):
@@ -48,6 +49,7 @@ def test_gradients_of_maxima(dtype, shape, layout):
 
 # -inf is the value of padding, too
 UNUSUAL = [np.nan, -np.inf, np.inf]
+UNUSUAL_SHAPES = [(1, 3, 9, 70), (2, 37, 7, 6), (1, 21, 17, 16)]
 
 
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
@@ -55,7 +57,7 @@ UNUSUAL = [np.nan, -np.inf, np.inf]
 def test_gradients_of_maxima_that_are_not_finite(dtype, layout, share):
     rng = seeded("not finite", layout, dtype, int(100 * share))
     to = (0, 2, 3, 1) if layout == "NHWC" else (0, 1, 2, 3)
-    for (kernel, stride, padding, dilation), value, shape in itertools.product(WINDOWS, UNUSUAL, [(1, 3, 9, 70), (2, 37, 7, 6)]):
+    for (kernel, stride, padding, dilation), value, shape in itertools.product(WINDOWS, UNUSUAL, UNUSUAL_SHAPES):
         options = {"stride": stride, "padding": padding, "dilation": dilation, "layout": layout}
         x = rng.integers(-2, 3, shape).astype(dtype)
         x[rng.random(shape) < share] = value
@@ -105,6 +107,8 @@ SMALL_PLANES = [
     ((8, 8), lambda b, x: b.max_pool2d_with_indices(x, 3, stride=2, padding=1)),
     ((13, 3), lambda b, x: (b.max_pool2d(x, 2), b.avg_pool2d(x, (3, 1), stride=1), b.adaptive_avg_pool2d(x, (4, 2)))),
     ((3, 4, 5), lambda b, x: (b.avg_pool3d(x, 2, padding=1, count_include_pad=False), b.adaptive_max_pool3d(x, 2), b.adaptive_avg_pool3d(x, 1))),
+    ((28, 30), lambda b, x: (b.max_pool2d(x, 2), b.max_pool2d(x, 3, stride=2), b.avg_pool2d(x, 2), b.avg_pool2d(x, 3, stride=2, padding=1))),
+    ((28, 30), lambda b, x: (b.avg_pool2d_backward(x, x[..., ::2, ::2].copy(), 2), b.max_pool2d_backward(x, x[..., ::2, ::2].copy(), 2))),
     ((9,), lambda b, x: b.avg_pool1d(x, 3, stride=2, padding=1)),
     ((40, 40), lambda b, x: (b.adaptive_avg_pool2d(x, 1), *b.adaptive_max_pool2d_with_indices(x, 1))),
     ((7, 7), lambda b, x: (b.adaptive_avg_pool2d(x, 1), *b.adaptive_max_pool2d_with_indices(x, 1), b.adaptive_max_pool2d(x, 1))),

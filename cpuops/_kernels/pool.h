@@ -37,6 +37,7 @@ enum {
     MOST_TURNED = 2048, /* vectors of a unit: 128 KB of 64 bytes each */
     MOST_ABREAST = 256, /* cells of a plane that is one window, when several are folded at once */
     MOST_PATCH = 16,    /* taps of a window whose gradient is added to out at once */
+    FEWEST_PATCHED = 256, /* cells of a turned plane whose gradient is, where no windows share most of their cells */
     STRIP_ROWS = 3,     /* of a window whose gradient is made in strips, */
     STRIP_SUMS = 4,     /* rows of sums, */
     STRIP_RING = 8,     /* and rows of x that are dealt, powers of two */

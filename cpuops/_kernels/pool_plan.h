@@ -172,16 +172,27 @@ static void plan_turned(pool_plan *p, void (*plan)(pool_plan *))
     p->bytes = turned_bytes(p) + plan_of_unit(p, p->turned, plan).bytes;
 }
 
-static void plan_forward(pool_plan *p) { plan_turned(p, plan_as_laid); }
+/* whether rows of pairs or threes are long enough to be folded faster in registers than turned, with vectors of any width */
+INLINE int is_long(const pool_plan *p)
+{
+    return in_pairs(p) ? p->w.out >= 8 : in_threes(p) && p->w.out >= (p->w.stride == 2 ? 14 : 32);
+}
 
-/* avg_pool: rows of three vectors and more are averaged faster in registers than turned */
-static void plan_average(pool_plan *p)
+static void plan_unless(int as_laid, pool_plan *p, void (*plan)(pool_plan *))
 {
     p->turned = 0;
-    if (in_threes(p) && p->w.out >= 3 * SIMD_BYTES / 8)
-        plan_as_laid(p);
+    if (as_laid)
+        plan(p);
     else
-        plan_forward(p);
+        plan_turned(p, plan);
+}
+
+static void plan_forward(pool_plan *p) { plan_unless(is_long(p), p, plan_as_laid); }
+
+/* avg_pool: threes are summed in doubles, of which short vectors hold few, but few planes of so many cells are turned at once */
+static void plan_average(pool_plan *p)
+{
+    plan_unless(is_long(p) && (in_pairs(p) || SIMD_BYTES == 64 || (p->w.stride == 2 && p->w.out >= 20)), p, plan_as_laid);
 }
 
 /* avg_pool_backward: units are rows of x */
@@ -208,7 +219,7 @@ static void plan_rows_back(pool_plan *p)
     cut_blocks(p, p->planes * p->d.in * p->h.in, (1 + over) * p->tile * p->chunk);
 }
 
-static void plan_backward(pool_plan *p) { plan_turned(p, plan_rows_back); }
+static void plan_backward(pool_plan *p) { plan_unless(in_pairs(p) && is_long(p), p, plan_rows_back); }
 
 /* whether gradients of the maximum are gathered row by row, and the ring of rows that it takes. Comparing pays for long rows, and where
  * phases are laid together in vectors */
@@ -257,11 +268,38 @@ static int plan_patches(pool_plan *p)
     return p->patches;
 }
 
+/* a unit of turned planes: in patches of the sizes that are unrolled, where most windows lie inside of x or share cells. With short
+ * vectors their places are found as fast */
+static void plan_patches_turned(pool_plan *p)
+{
+    ptrdiff_t kernel = p->w.kernel;
+    plan_tiles(p, 4 * LINE, 64);
+    p->patches = SIMD_BYTES > 16 && p->d.in == 1 && p->h.kernel == kernel && (kernel == 2 || (kernel == 3 && p->w.stride < 3)) &&
+                 (cells_in(p) >= FEWEST_PATCHED || (p->h.stride == 1 && p->w.stride == 1)) && plan_patches(p);
+}
+
+/* gradients of the maximum of small planes, turned: in patches, or where the maxima of the forward stand */
+static int plan_turned_back(pool_plan *p)
+{
+    int as_laid = in_pairs(p) ? p->w.out >= 16 : in_threes(p) && p->w.stride == 1 && is_long(p);
+    p->turned = as_laid ? 0 : planes_turned(p);
+    if (p->turned == 0)
+        return 0;
+    p->patches = plan_of_unit(p, p->turned, plan_patches_turned).patches;
+    if (!p->patches) {
+        plan_turned(p, plan_as_laid);
+        return 1;
+    }
+    p->units = ceil_div(p->planes, p->turned);
+    p->block = most(1, BLOCK_CELLS / (cells_in(p) * p->turned));
+    p->bytes = 8 * (size_t)(p->turned * (2 * cells_in(p) + cells_out(p)));
+    return 1;
+}
+
 /* gradients of the maximum: a unit is a part of a plane (of a chunk of its channels), which its worker owns */
 static void plan_parts(pool_plan *p)
 {
-    plan_forward(p);
-    if (p->turned || p->whole)
+    if (plan_turned_back(p) || plan_whole(p))
         return;
     plan_tiles(p, 4 * LINE, 64);
     const pool_axis *a = p->d.in > 1 ? &p->d : p->h.in > 1 ? &p->h : &p->w;

@@ -54,6 +54,21 @@ FUNC void FN(max_turned)(const pool_plan *p, ptrdiff_t lo, ptrdiff_t hi, void *m
     }
 }
 
+/* in patches of vectors of planes */
+FUNC void FN(patches_turned)(const pool_plan *p, ptrdiff_t lo, ptrdiff_t hi, void *memory)
+{
+    pool_plan unit = plan_of_unit(p, p->turned, plan_patches_turned);
+    ptrdiff_t cells = cells_in(p), outputs = cells_out(p);
+    real *x = (real *)memory, *out = x + p->turned * cells, *g = out + p->turned * cells;
+    for (ptrdiff_t u = lo; u < hi; u++) {
+        ptrdiff_t plane = u * p->turned, planes = least(p->turned, p->planes - plane);
+        FN(turn)((const real *)p->x + plane * cells, cells, planes, p->turned, x);
+        FN(turn)((const real *)p->g + plane * outputs, outputs, planes, p->turned, g);
+        FN(patches)(&unit, ceil_div(planes, LANES) * LANES, x, g, 0, 0, p->d.in, out);
+        FN(turn_back)(out, p->turned, cells, planes, (real *)p->out + plane * cells);
+    }
+}
+
 /* the maxima are found in vectors of planes, and each plane's gradients go where they stand */
 FUNC void FN(max_turned_back)(const pool_plan *p, ptrdiff_t lo, ptrdiff_t hi, void *memory)
 {
@@ -129,7 +144,9 @@ FUNC void FN(max_pool)(const pool_plan *p, ptrdiff_t lo, ptrdiff_t hi, void *mem
 
 FUNC void FN(max_pool_backward)(const pool_plan *p, ptrdiff_t lo, ptrdiff_t hi, void *memory)
 {
-    if (p->turned)
+    if (p->turned && p->patches)
+        FN(patches_turned)(p, lo, hi, memory);
+    else if (p->turned)
         FN(max_turned_back)(p, lo, hi, memory);
     else if (p->whole)
         FN(max_whole_backward)(p, lo, hi);
