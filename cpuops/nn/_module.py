@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from .. import _check
+from .._alloc import aligned
 from .._types import Array, Operand
 from ..autograd import Var
 from ..errors import ArgumentError, DTypeError, ShapeError, message, shown
@@ -178,7 +179,7 @@ class Module:
         for kind in (Parameter, Buffer):
             for _, value in self._named(kind):
                 if value.array.dtype.kind == "f":
-                    value.array = value.array.astype(dtype)
+                    value.array = aligned(value.array, dtype)
         self.zero_grad()
         return self
 

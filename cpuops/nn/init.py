@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from .._alloc import aligned
 from .._types import Array
 from ..errors import ArgumentError, message
 
@@ -36,12 +37,12 @@ def fans(shape: Sequence[int], kind: str = "linear", groups: int = 1) -> tuple[i
 
 def uniform(generator: np.random.Generator, shape: Sequence[int], dtype: Any, bound: float) -> Array:
     """Uniform on (−bound, bound)."""
-    return generator.uniform(-bound, bound, tuple(shape)).astype(dtype)
+    return aligned(generator.uniform(-bound, bound, tuple(shape)), dtype)
 
 
 def normal(generator: np.random.Generator, shape: Sequence[int], dtype: Any, std: float = 1.0) -> Array:
     """Normal with mean 0."""
-    return generator.normal(0.0, std, tuple(shape)).astype(dtype)
+    return aligned(generator.normal(0.0, std, tuple(shape)), dtype)
 
 
 def truncated_normal(generator: np.random.Generator, shape: Sequence[int], dtype: Any, std: float = 1.0, limit: float = 2.0) -> Array:
@@ -49,7 +50,7 @@ def truncated_normal(generator: np.random.Generator, shape: Sequence[int], dtype
     a = generator.normal(0.0, 1.0, tuple(shape))
     while (beyond := np.abs(a) > limit).any():
         a[beyond] = generator.normal(0.0, 1.0, int(beyond.sum()))
-    return (a * std).astype(dtype)
+    return aligned(a * std, dtype)
 
 
 def glorot_uniform(generator: np.random.Generator, shape: Sequence[int], dtype: Any, fan_in: int, fan_out: int, gain: float = 1.0) -> Array:
@@ -89,4 +90,4 @@ def orthogonal(generator: np.random.Generator, shape: Sequence[int], dtype: Any,
     rows, columns = shape[0], math.prod(shape[1:])
     q, r = np.linalg.qr(generator.standard_normal((max(rows, columns), min(rows, columns))))
     q *= np.sign(np.diag(r))  # uniform over all such matrices
-    return (gain * (q if rows >= columns else q.T)).reshape(tuple(shape)).astype(dtype)
+    return aligned((gain * (q if rows >= columns else q.T)).reshape(tuple(shape)), dtype)
