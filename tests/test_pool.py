@@ -109,6 +109,7 @@ SMALL_PLANES = [
     ((3, 4, 5), lambda b, x: (b.avg_pool3d(x, 2, padding=1, count_include_pad=False), b.adaptive_max_pool3d(x, 2), b.adaptive_avg_pool3d(x, 1))),
     ((28, 30), lambda b, x: (b.max_pool2d(x, 2), b.max_pool2d(x, 3, stride=2), b.avg_pool2d(x, 2), b.avg_pool2d(x, 3, stride=2, padding=1))),
     ((28, 30), lambda b, x: (b.avg_pool2d_backward(x, x[..., ::2, ::2].copy(), 2), b.max_pool2d_backward(x, x[..., ::2, ::2].copy(), 2))),
+    ((50, 60), lambda b, x: (b.max_pool2d(x, 3), b.avg_pool2d(x, 5, stride=2), b.max_pool2d_backward(x, x[..., 2::3, ::3].copy(), 3))),
     ((9,), lambda b, x: b.avg_pool1d(x, 3, stride=2, padding=1)),
     ((40, 40), lambda b, x: (b.adaptive_avg_pool2d(x, 1), *b.adaptive_max_pool2d_with_indices(x, 1))),
     ((7, 7), lambda b, x: (b.adaptive_avg_pool2d(x, 1), *b.adaptive_max_pool2d_with_indices(x, 1), b.adaptive_max_pool2d(x, 1))),

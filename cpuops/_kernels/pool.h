@@ -34,7 +34,7 @@ enum {
     MOST_PHASES = 8,
     MOST_DIRECT = 64,   /* taps of a window without a line */
     DIRECT_LISTS = 16,  /* of such taps, by the window's rows and columns */
-    MOST_TURNED = 2048, /* vectors of a unit: 128 KB of 64 bytes each */
+    MOST_TURNED = 4096, /* vectors of a unit: 256 KB of 64 bytes each */
     MOST_ABREAST = 256, /* cells of a plane that is one window, when several are folded at once */
     MOST_PATCH = 16,    /* taps of a window whose gradient is added to out at once */
     FEWEST_PATCHED = 256, /* cells of a turned plane whose gradient is, where no windows share most of their cells */

@@ -281,7 +281,7 @@ static void plan_patches_turned(pool_plan *p)
 /* gradients of the maximum of small planes, turned: in patches, or where the maxima of the forward stand */
 static int plan_turned_back(pool_plan *p)
 {
-    int as_laid = in_pairs(p) ? p->w.out >= 16 : in_threes(p) && p->w.stride == 1 && is_long(p);
+    int as_laid = in_pairs(p) ? p->w.out >= 16 : in_threes(p) && (p->w.stride == 1 ? is_long(p) : p->w.out >= 28);
     p->turned = as_laid ? 0 : planes_turned(p);
     if (p->turned == 0)
         return 0;
