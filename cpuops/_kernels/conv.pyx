@@ -122,6 +122,8 @@ cdef extern from "conv.h" nogil:
     bint conv_winograd_weight_next(conv_winograd_weight *d) noexcept
     bint conv_winograd_weight_advance(conv_winograd_weight *d) noexcept
     bint conv_phases_fit(const conv_job *forward, Py_ssize_t size) noexcept
+    Py_ssize_t conv_phases_channels(const conv_job *forward, Py_ssize_t size) noexcept
+    conv_call conv_some_channels(const conv_call *call, Py_ssize_t first, Py_ssize_t count, conv_job *j) noexcept
     bint conv_plan_phases(const conv_call *call, Py_ssize_t threads, conv_phases_call *d) noexcept
     void conv_phases_scratch(conv_phases_call *d, void *scratch) noexcept
     bint conv_spread_fits(const conv_job *forward, Py_ssize_t size) noexcept
@@ -457,9 +459,10 @@ def conv_activation(real tag, cnp.ndarray x, cnp.ndarray w, bias, sums, cnp.ndar
 cdef int run_phases(conv_job *forward, conv_call *call, Py_ssize_t size, int num_threads, list report) except -1:
     """call.out, laid out as forward's x, from call.x, laid out as its output: one job a phase of the stride."""
     cdef conv_job job
-    cdef conv_call part = call[0]
+    cdef conv_call part = call[0], some
     cdef Py_ssize_t[3] t0
-    cdef Py_ssize_t w_start, x_start
+    cdef Py_ssize_t first, at_once, w_start, x_start
+    cdef bint poisoned
     if conv_planes_spread(forward, size):
         part.job = forward
         if not planes(&part, False, True, num_threads, report):
@@ -469,8 +472,13 @@ cdef int run_phases(conv_job *forward, conv_call *call, Py_ssize_t size, int num
         if not spread(&part, num_threads, report):
             return 0
     elif conv_phases_fit(forward, size):
-        part.job = forward
-        if not phases(&part, num_threads, report):
+        part.job, at_once, poisoned = forward, conv_phases_channels(forward, size), False
+        for first in range(0, forward.channels, at_once):
+            some = conv_some_channels(&part, first, at_once, &job)
+            poisoned = phases(&some, num_threads, report)
+            if poisoned:
+                break
+        if not poisoned:
             return 0
     for t0[0] in range(conv_phases(forward, 0)):
         for t0[1] in range(conv_phases(forward, 1)):

@@ -49,6 +49,61 @@ INLINE void FN(conv_copy_row)(real *to, const real *from, ptrdiff_t step, ptrdif
         to[i] = from[i * step];
 }
 
+/* `count` rows of n zeros, `ld` apart */
+INLINE void FN(conv_zero_rows)(real *to, ptrdiff_t ld, ptrdiff_t n, ptrdiff_t count)
+{
+#if SIMD_AVX512
+    for (; n > 0; n -= LANES, to += LANES) {
+        const ptrdiff_t cells = conv_min(n, LANES);
+        for (ptrdiff_t i = 0; i < count; i++)
+            vstore_n(to + i * ld, vzero(), cells);
+    }
+#else
+    for (ptrdiff_t i = 0; i < count; i++)
+        FN(conv_zero)(to + i * ld, n);
+#endif
+}
+
+/* conv_copy_row for `count` rows, `ld` apart in `to` and `apart` in `from`; cells `ahead` of these will be wanted soon, unless
+ * it is 0 */
+INLINE void FN(conv_copy_rows)(real *to, ptrdiff_t ld, const real *from, ptrdiff_t apart, ptrdiff_t step, ptrdiff_t n,
+                               ptrdiff_t count, ptrdiff_t ahead)
+{
+#if SIMD_AVX512 /* strip by strip, of each of which the masks are the same in all rows */
+    for (; step <= 2 && n > 0; n -= LANES, to += LANES, from += step * LANES) {
+        const ptrdiff_t cells = conv_min(n, LANES), left = 2 * cells - 1;
+        const ptrdiff_t low = conv_min(left, LANES), high = conv_max(left - LANES, 0);
+        const real *f = from;
+        real *t = to;
+        if (step == 1)
+            for (ptrdiff_t i = 0; i < count; i++, t += ld, f += apart) {
+                if (ahead)
+                    __builtin_prefetch(f + ahead);
+                vstore_n(t, vload_n(f, cells), cells);
+            }
+        else
+            for (ptrdiff_t i = 0; i < count; i++, t += ld, f += apart) {
+                vec even, odd;
+                if (ahead) {
+                    __builtin_prefetch(f + ahead);
+                    __builtin_prefetch(f + ahead + LANES);
+                }
+                vdeal(vload_n(f, low), vload_n(f + LANES, high), &even, &odd);
+                vstore_n(t, even, cells);
+            }
+    }
+    if (n <= 0)
+        return;
+#endif
+    for (ptrdiff_t i = 0; i < count; i++, to += ld, from += apart) {
+        if (ahead) {
+            __builtin_prefetch(from + ahead);
+            __builtin_prefetch(from + ahead + LANES);
+        }
+        FN(conv_copy_row)(to, from, step, n);
+    }
+}
+
 /* out[0], out[step], ... (+)= tile[0..n-1] */
 INLINE void FN(conv_store_run)(const real *tile, real *out, ptrdiff_t step, ptrdiff_t n, int add)
 {
@@ -83,6 +138,38 @@ INLINE void FN(conv_store_run)(const real *tile, real *out, ptrdiff_t step, ptrd
     else
         for (; i < n; i++)
             out[i * step] = tile[i];
+}
+
+/* conv_store_run for `rows` rows, `ld` apart in `tile` and `apart` in `out` */
+INLINE void FN(conv_store_runs)(const real *tile, ptrdiff_t ld, real *out, ptrdiff_t apart, ptrdiff_t step, ptrdiff_t n,
+                                ptrdiff_t rows, int add)
+{
+#if SIMD_AVX512 /* strip by strip, of each of which the masks are the same in all rows */
+    vec even, odd;
+    vzip(vset(1), vzero(), &even, &odd);
+    const vmask mine = vgt(even, vzero());
+    for (; step <= 2 && n > 0; n -= LANES, tile += LANES, out += step * LANES) {
+        const ptrdiff_t cells = conv_min(n, LANES), left = 2 * cells - 1;
+        const ptrdiff_t low = conv_min(left, LANES), high = conv_max(left - LANES, 0);
+        const real *t = tile;
+        real *o = out;
+        if (step == 1)
+            for (ptrdiff_t i = 0; i < rows; i++, t += ld, o += apart)
+                vstore_n(o, add ? vload_n(o, cells) + vload_n(t, cells) : vload_n(t, cells), cells);
+        else
+            for (ptrdiff_t i = 0; i < rows; i++, t += ld, o += apart) {
+                const vec a = vload_n(o, low), b = vload_n(o + LANES, high);
+                vzip(vload_n(t, cells), vzero(), &even, &odd);
+                /* every other cell is somebody else's and stays */
+                vstore_n(o, vsel(mine, add ? a + even : even, a), low);
+                vstore_n(o + LANES, vsel(mine, add ? b + odd : odd, b), high);
+            }
+    }
+    if (n <= 0)
+        return;
+#endif
+    for (ptrdiff_t i = 0; i < rows; i++)
+        FN(conv_store_run)(tile + i * ld, out + i * apart, step, n, add);
 }
 
 /* whether no element is infinite or NaN */
@@ -152,15 +239,16 @@ FUNC void FN(conv_fill_band)(const conv_job *j, const conv_band *p, const real *
                     FN(conv_zero)(plane, small ? p->plane : top * p->row);
                     if (!small)
                         FN(conv_zero)(plane + end * p->row, p->plane - end * p->row);
-                    if (!together)
-                        for (ptrdiff_t e = top; e < end; e++) {
-                            real *to = plane + e * p->row;
-                            for (ptrdiff_t i = 0; i < first && !small; i++)
-                                to[i] = 0;
-                            FN(conv_copy_row)(to + first, from + e * above, apart, n);
-                            for (ptrdiff_t i = last + 1; i < p->row && !small; i++)
-                                to[i] = 0;
-                        }
+                    if (together)
+                        continue;
+                    for (ptrdiff_t e = top; e < end && !small; e++) {
+                        real *to = plane + e * p->row;
+                        for (ptrdiff_t i = 0; i < first; i++)
+                            to[i] = 0;
+                        for (ptrdiff_t i = last + 1; i < p->row; i++)
+                            to[i] = 0;
+                    }
+                    FN(conv_copy_rows)(plane + top * p->row + first, p->row, from + top * above, above, apart, n, end - top, 0);
                 }
             }
 }

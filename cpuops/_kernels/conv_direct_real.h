@@ -158,8 +158,7 @@ INLINE void FN(conv_store_tile)(const conv_job *j, const conv_band *b, const rea
         if (run > 0 && j->out_channel == 1 && rows > 1)
             FN(conv_store_channels)(tile + i, width, rows, to, j->out_axis[2], run, add);
         else if (run > 0)
-            for (ptrdiff_t m = 0; m < rows; m++)
-                FN(conv_store_run)(tile + m * width + i, to + m * j->out_channel, j->out_axis[2], run, add);
+            FN(conv_store_runs)(tile + i, width, to, j->out_channel, j->out_axis[2], run, rows, add);
         i += b->row - x;
     }
 }

@@ -60,6 +60,17 @@ INLINE ptrdiff_t conv_taps(const conv_job *j) { return j->kernel[0] * j->kernel[
 INLINE ptrdiff_t conv_terms(const conv_job *j) { return j->channels * conv_taps(j); }
 INLINE ptrdiff_t conv_positions(const conv_job *j) { return j->out[0] * j->out[1] * j->out[2]; }
 
+/* whether the axes of an array, the last one `step` apart, are those of a dense block */
+INLINE int conv_dense(const ptrdiff_t n[3], const ptrdiff_t s[3], ptrdiff_t step)
+{
+    for (int a = 2; a >= 0; a--) {
+        if (n[a] != 1 && s[a] != step)
+            return 0;
+        step *= n[a];
+    }
+    return 1;
+}
+
 /* the positions first..last (last < first: none) whose cell start + o*step lies in 0..length-1 */
 INLINE void conv_inside(ptrdiff_t start, ptrdiff_t step, ptrdiff_t length, ptrdiff_t count, ptrdiff_t *first, ptrdiff_t *last)
 {

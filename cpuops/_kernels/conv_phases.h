@@ -10,7 +10,8 @@
 
 #define CONV_PHASES 32       /* at most */
 #define CONV_PHASES_TAPS 512 /* of all of them */
-#define CONV_PHASES_BYTES 4194304 /* of packed weights */
+#define CONV_PHASES_BYTES 4194304 /* of packed weights, at a time */
+#define CONV_PHASES_SHARES 4      /* of the channels of x, one after the other, so that there are no more */
 
 typedef struct {
     conv_job job;      /* from the output's gradient to the cells of this phase */
@@ -25,9 +26,30 @@ typedef struct {
     conv_direct direct;
     conv_job wide; /* the correlation that has the taps of all phases, and the most cells */
     conv_one_phase phase[CONV_PHASES]; /* neighbours along a row side by side */
-    ptrdiff_t phases;
+    ptrdiff_t phases, taps; /* taps of all phases */
     int pairs; /* they are stored two by two */
 } conv_phases_call;
+
+/* channels of x whose weights are packed at a time; of several groups all */
+INLINE ptrdiff_t conv_phases_channels(const conv_job *f, ptrdiff_t size)
+{
+    const ptrdiff_t shares = f->groups > 1 ? 1 : conv_ceil(f->outputs * conv_terms(f), CONV_PHASES_BYTES / size);
+    return conv_ceil(conv_ceil(f->channels, conv_max(1, shares)), GEMM_MR) * GEMM_MR;
+}
+
+/* `count` channels of x from `first` on, or those that are left, as a call of its own, whose job is *j */
+INLINE conv_call conv_some_channels(const conv_call *call, ptrdiff_t first, ptrdiff_t count, conv_job *j)
+{
+    conv_call c = *call;
+    const ptrdiff_t size = conv_size(call);
+    *j = *call->job;
+    j->channels = conv_min(count, j->channels - first);
+    c.job = j;
+    c.w = conv_move(c.w, first * j->w_channel, size);
+    c.out = conv_move(c.out, first * j->in_channel, size);
+    c.bias = conv_move(c.bias, first, size);
+    return c;
+}
 
 INLINE int conv_phases_fit(const conv_job *f, ptrdiff_t size)
 {
@@ -40,23 +62,23 @@ INLINE int conv_phases_fit(const conv_job *f, ptrdiff_t size)
         strided |= f->step[a] > 1 && f->kernel[a] > 1;
     }
     return strided && phases <= CONV_PHASES && conv_taps(f) <= CONV_PHASES_TAPS && f->in_axis[2] == 1 && f->out_axis[2] == 1 &&
-           f->groups * f->outputs * conv_terms(f) <= CONV_PHASES_BYTES / size;
+           f->groups * f->outputs * conv_terms(f) <= (f->groups > 1 ? 1 : CONV_PHASES_SHARES) * CONV_PHASES_BYTES / size;
 }
 
 /* the phases, and the job that is as wide as all of them; returns whether there is anything to do */
 INLINE int conv_list_phases(conv_phases_call *d)
 {
     const conv_job *f = d->direct.call.job;
-    ptrdiff_t t0[3], taps = 0, terms = 0;
-    d->phases = 0;
+    ptrdiff_t t0[3], terms = 0;
+    d->phases = d->taps = 0;
     for (t0[0] = 0; t0[0] < conv_phases(f, 0); t0[0]++)
         for (t0[1] = 0; t0[1] < conv_phases(f, 1); t0[1]++)
             for (t0[2] = 0; t0[2] < conv_phases(f, 2); t0[2]++) {
                 conv_one_phase *p = d->phase + d->phases;
                 if (!conv_phase(f, t0, &p->job, &p->w_start, &p->start))
                     continue;
-                p->first = taps, p->packed = terms;
-                taps += conv_taps(&p->job), terms += conv_terms(&p->job) * f->groups * f->channels;
+                p->first = d->taps, p->packed = terms;
+                d->taps += conv_taps(&p->job), terms += conv_terms(&p->job) * f->groups * f->channels;
                 d->phases++;
             }
     if (!d->phases)

@@ -1,16 +1,56 @@
 /* conv_phases_real.h: the body of conv_phases.h for one scalar type. */
 
+/* a panel of h channels of x, from m0 on, of the phases' weights where the taps of a channel lie side by side: those of a few
+ * channels are transposed at a time, and go to their phases */
+INLINE void FN(conv_phases_transpose)(const conv_phases_call *d, ptrdiff_t g, ptrdiff_t m0, ptrdiff_t h)
+{
+    enum { WIDTH = (GEMM_MR + LANES - 1) / LANES * LANES, SOON = 4 };
+    const conv_job *f = d->direct.call.job;
+    const ptrdiff_t taps = conv_taps(f);
+    const real *w = (const real *)d->direct.call.w + g * f->w_group + m0 * f->w_channel;
+    real tile[LANES * WIDTH] __attribute__((aligned(64))), *to[CONV_PHASES_TAPS];
+    ptrdiff_t step[CONV_PHASES_TAPS];
+    for (const conv_one_phase *p = d->phase; p < d->phase + d->phases; p++) {
+        const conv_job *j = &p->job;
+        real *row = (real *)d->direct.packed + p->packed + (g * f->channels + m0) * conv_terms(j);
+        for (ptrdiff_t z = 0; z < j->kernel[0]; z++)
+            for (ptrdiff_t y = 0; y < j->kernel[1]; y++)
+                for (ptrdiff_t x = 0; x < j->kernel[2]; x++, row += h) {
+                    const ptrdiff_t tap = p->w_start + z * j->w_axis[0] + y * j->w_axis[1] + x * j->w_axis[2];
+                    to[tap] = row, step[tap] = conv_taps(j) * h;
+                }
+    }
+    for (ptrdiff_t c = 0; c < f->outputs; c++, w += f->w_output) {
+        for (ptrdiff_t i = 0; c + SOON < f->outputs && i < h * taps; i += 64 / (ptrdiff_t)sizeof(real))
+            __builtin_prefetch(w + SOON * f->w_output + i);
+        for (ptrdiff_t t = 0; t < taps; t += LANES) {
+            const ptrdiff_t n = conv_min(LANES, taps - t);
+            for (ptrdiff_t m = 0; m < h; m += LANES)
+                FN(transpose_tile)(w + m * taps + t, taps, h - m, n, tile + m, WIDTH);
+            for (ptrdiff_t k = 0; k < n; k++) {
+                FN(conv_copy)(to[t + k], tile + k * WIDTH, h);
+                to[t + k] += step[t + k];
+            }
+        }
+    }
+}
+
 /* task i: one panel of weights of all phases; panels and groups one after the other */
 FUNC void FN(conv_phases_pack)(conv_phases_call *d, ptrdiff_t i)
 {
     conv_direct *t = &d->direct;
     const conv_job *f = t->call.job;
-    const ptrdiff_t panel = conv_split(&i, t->panels), g = i;
+    const ptrdiff_t panel = conv_split(&i, t->panels), g = i, taps = conv_taps(f);
     const ptrdiff_t m0 = conv_part(f->channels, t->panels, panel), h = conv_part(f->channels, t->panels, panel + 1) - m0;
+    /* every tap has a phase, unless a phase has no cell */
+    const int side_by_side = conv_dense(f->kernel, f->w_axis, 1) && f->w_channel == taps && d->taps == taps;
+    if (side_by_side)
+        FN(conv_phases_transpose)(d, g, m0, h);
     for (ptrdiff_t q = 0; q < d->phases; q++) {
         const conv_one_phase *p = d->phase + q;
-        if (!FN(conv_pack_panel)(&p->job, (const real *)t->call.w + p->w_start + g * f->w_group + m0 * f->w_channel, h,
-                                 (real *)t->packed + p->packed + (g * f->channels + m0) * conv_terms(&p->job)))
+        real *packed = (real *)t->packed + p->packed + (g * f->channels + m0) * conv_terms(&p->job);
+        if (!(side_by_side ? FN(conv_finite)(packed, h * conv_terms(&p->job))
+                           : FN(conv_pack_panel)(&p->job, (const real *)t->call.w + p->w_start + g * f->w_group + m0 * f->w_channel, h, packed)))
             __atomic_store_n(&t->poisoned, 1, __ATOMIC_RELAXED);
     }
 }
@@ -43,13 +83,11 @@ INLINE void FN(conv_store_phase)(const conv_phases_call *d, const conv_one_phase
     for (ptrdiff_t i = 0; i < n && r->y + y < j->out[1]; y++, x = 0) {
         const ptrdiff_t run = conv_min(conv_min(r->cols, j->out[2] - r->x) - x, n - i);
         real *to = out + (r->y + y) * j->out_axis[1] + (r->x + x) * j->out_axis[2];
-        for (ptrdiff_t m = 0; run > 0 && m < rows; m++) {
-            if (odd)
-                FN(conv_store_pairs)(tile + m * width + i, odd + m * width + i, to + m * j->out_channel,
-                                     conv_min(2 * run, cells - 2 * (r->x + x)), add);
-            else
-                FN(conv_store_run)(tile + m * width + i, to + m * j->out_channel, j->out_axis[2], run, add);
-        }
+        if (!odd && run > 0)
+            FN(conv_store_runs)(tile + i, width, to, j->out_channel, j->out_axis[2], run, rows, add);
+        for (ptrdiff_t m = 0; odd && run > 0 && m < rows; m++)
+            FN(conv_store_pairs)(tile + m * width + i, odd + m * width + i, to + m * j->out_channel,
+                                 conv_min(2 * run, cells - 2 * (r->x + x)), add);
         i += d->direct.band.row - x;
     }
 }

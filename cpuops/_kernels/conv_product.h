@@ -91,17 +91,6 @@ INLINE ptrdiff_t conv_product_runs(conv_product *p, ptrdiff_t *table)
     return conv_spaced(n, s, &p->inner, &p->step, table);
 }
 
-/* whether the axes of an array, the last one `step` apart, are those of a dense block */
-INLINE int conv_dense(const ptrdiff_t n[3], const ptrdiff_t s[3], ptrdiff_t step)
-{
-    for (int a = 2; a >= 0; a--) {
-        if (n[a] != 1 && s[a] != step)
-            return 0;
-        step *= n[a];
-    }
-    return 1;
-}
-
 INLINE void conv_lay_product(const conv_call *call, int of_weights, conv_product *p)
 {
     const conv_job *j = call->job;

@@ -53,7 +53,10 @@ FUNC void FN(conv_pack_patches)(const void *ctx, ptrdiff_t i0, ptrdiff_t ni, ptr
 {
     const conv_product *p = (const conv_product *)ctx;
     const conv_job *j = p->call.job;
-    const ptrdiff_t taps = conv_taps(j);
+    const ptrdiff_t taps = conv_taps(j), step = j->step[2] * j->in_axis[2];
+    const ptrdiff_t below = GEMM_NR / j->out[2], right = GEMM_NR % j->out[2];
+    /* the cells of the next panel are asked for: so many streams are not seen by the hardware. Of several taps some read them now */
+    const ptrdiff_t ahead = taps > 1 ? GEMM_NR * step : below * j->step[1] * j->in_axis[1] + right * step;
     FN(conv_run) run[GEMM_NR];
     const real *in = (const real *)p->call.in + p->image * j->in_batch + p->group * j->in_group;
     const ptrdiff_t runs = FN(conv_runs)(j, in, i0, ni, run);
@@ -67,28 +70,13 @@ FUNC void FN(conv_pack_patches)(const void *ctx, ptrdiff_t i0, ptrdiff_t ni, ptr
             real *to = row + r->start;
             ptrdiff_t first, last;
             conv_inside(x, j->step[2], j->in[2], r->count, &first, &last);
-            if (z < 0 || z >= j->in[0] || y < 0 || y >= j->in[1] || last < first) {
-                for (ptrdiff_t c = c0; c < c1; c++, to += taps * width)
-                    FN(conv_zero)(to, r->count);
+            const int none = z < 0 || z >= j->in[0] || y < 0 || y >= j->in[1] || last < first;
+            if (none || last - first + 1 < r->count)
+                FN(conv_zero_rows)(to, taps * width, r->count, c1 - c0);
+            if (none)
                 continue;
-            }
-            const real *from = r->in + c0 * j->in_channel + z * j->in_axis[0] + y * j->in_axis[1];
-            from += (x + first * j->step[2]) * j->in_axis[2];
-            const ptrdiff_t step = j->step[2] * j->in_axis[2], n = last - first + 1;
-            if (n == r->count)
-                for (ptrdiff_t c = c0; c < c1; c++, to += taps * width, from += j->in_channel) {
-                    __builtin_prefetch(from + GEMM_NR); /* for the next panel: so many streams are not seen by the hardware */
-                    __builtin_prefetch(from + GEMM_NR + LANES);
-                    FN(conv_copy_row)(to, from, step, n);
-                }
-            else
-                for (ptrdiff_t c = c0; c < c1; c++, to += taps * width, from += j->in_channel) {
-                    for (ptrdiff_t k = 0; k < first; k++)
-                        to[k] = 0;
-                    FN(conv_copy_row)(to + first, from, step, n);
-                    for (ptrdiff_t k = last + 1; k < r->count; k++)
-                        to[k] = 0;
-                }
+            const real *from = r->in + c0 * j->in_channel + z * j->in_axis[0] + y * j->in_axis[1] + x * j->in_axis[2];
+            FN(conv_copy_rows)(to + first, taps * width, from + first * step, j->in_channel, step, last - first + 1, c1 - c0, ahead);
         }
     }
     if (ni < width)
@@ -122,8 +110,7 @@ FUNC void FN(conv_store_product)(void *ctx, ptrdiff_t i0, ptrdiff_t ni, ptrdiff_
             out += z * j->out_axis[0] + y * j->out_axis[1] + x * j->out_axis[2];
             n = conv_min(n, j->out[2] - x);
         }
-        for (ptrdiff_t i = 0; i < ni; i++)
-            FN(conv_store_run)(tile + i * ld + at, out + i * j->out_channel, j->out_axis[2], n, add);
+        FN(conv_store_runs)(tile + at, ld, out, j->out_channel, j->out_axis[2], n, ni, add);
         if (last)
             FN(conv_finish)(&p->call, out, ni, n);
         at += n;
@@ -276,8 +263,7 @@ FUNC void FN(conv_pack_terms)(const void *ctx, ptrdiff_t i0, ptrdiff_t ni, ptrdi
                 const real *from = r->in + channel + z * j->in_axis[0] + y * j->in_axis[1];
                 from += (x + first * j->step[2]) * j->in_axis[2];
                 real *to = rows + i * CONV_PATCH_BLOCK + r->start + first;
-                for (ptrdiff_t k = i; k < ni; k += taps, from += j->in_channel, to += taps * CONV_PATCH_BLOCK)
-                    FN(conv_copy_row)(to, from, step, last - first + 1);
+                FN(conv_copy_rows)(to, taps * CONV_PATCH_BLOCK, from, j->in_channel, step, last - first + 1, conv_ceil(ni - i, taps), 0);
             }
         }
         for (ptrdiff_t k = 0; k < n; k += LANES)

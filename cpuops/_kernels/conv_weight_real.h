@@ -66,8 +66,7 @@ FUNC void FN(conv_fill_grad)(const conv_job *j, const conv_band *p, ptrdiff_t pl
 {
     for (ptrdiff_t m = 0; m < nm; m++, to += plane) {
         FN(conv_zero)(to, plane);
-        for (ptrdiff_t y = 0; y < rows; y++)
-            FN(conv_copy_row)(to + y * p->row, grad + m * j->out_channel + y * j->out_axis[1], j->out_axis[2], cols);
+        FN(conv_copy_rows)(to, p->row, grad + m * j->out_channel, j->out_axis[1], j->out_axis[2], cols, rows, 0);
     }
 }
 
