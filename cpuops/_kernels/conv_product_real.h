@@ -341,11 +341,21 @@ INLINE void FN(conv_forward_product)(conv_product *p, FN(conv_plain) * weights, 
     }
 }
 
+/* a chunk of the sum over the positions of all images that ends with an image, so that rows of the gradient are read where they
+ * are; 0 where none is about as long as gemm.h's */
+INLINE ptrdiff_t FN(conv_weight_chunk)(ptrdiff_t positions)
+{
+    for (ptrdiff_t n = conv_ceil(positions, GEMM_KC + GEMM_KC / 16); n <= positions / (GEMM_KC - GEMM_KC / 4); n++)
+        if (positions % n == 0)
+            return positions / n;
+    return 0;
+}
+
 INLINE void FN(conv_weight_product)(conv_product *p, FN(conv_plain) * grad, FN(gemm_job) * job)
 {
     const conv_job *j = p->call.job;
     grad->matrix.p = (const real *)p->call.w + p->group * j->out_group, grad->matrix.rs = j->out_channel;
-    job->k = j->batch * conv_positions(j);
+    job->k = j->batch * conv_positions(j), job->chunk = FN(conv_weight_chunk)(conv_positions(j));
     if (p->channels_last) {
         job->m = conv_terms(j), job->n = j->outputs;
         job->pack_a = FN(conv_pack_term_rows), job->a = p;

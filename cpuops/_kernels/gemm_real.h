@@ -28,6 +28,7 @@ typedef struct {
     FN(gemm_finish) finish;
     void *finish_ctx;
     int add; /* add to what C holds */
+    ptrdiff_t chunk; /* steps of K in a chunk; 0: gemm_kc(k) */
     /* filled in by gemm_plan */
     size_t scratch_bytes;
     void *scratch;
@@ -284,16 +285,17 @@ INLINE ptrdiff_t FN(gemm_direct_panels)(const FN(gemm_matrix) *b, ptrdiff_t lead
 INLINE void FN(gemm_plan_panels)(FN(gemm_job) *w)
 {
     const ptrdiff_t padded = 64 / (ptrdiff_t)sizeof(real); /* slack of a vector after every panel, and its alignment */
-    w->kc = FN(gemm_kc)(w->k);
+    w->kc = w->chunk ? w->chunk : FN(gemm_kc)(w->k);
     w->chunks = w->k > 0 ? FN(gemm_ceil)(w->k, w->kc) : 1;
     w->panels_a = FN(gemm_ceil)(w->m, GEMM_MR);
     w->mr = w->panels_a ? FN(gemm_ceil)(w->m, w->panels_a) : 1; /* 15 rows are 8 and 7, not 14 and 1 */
     w->panels_b = FN(gemm_ceil)(w->n, GEMM_NR);
     w->stride_b = (GEMM_NR * w->kc + padded + padded - 1) / padded * padded;
-    /* A with contiguous rows is read where it is, unless rows that lie a multiple of 2 KB apart would fall on one set of
-     * the L1 and push one another out; B with contiguous rows, when too few panels of A share the packing of it */
+    /* A with contiguous rows is read where it is, if no chunk lies in two blocks of a table, unless rows that lie a multiple of
+     * 2 KB apart would fall on one set of the L1 and push one another out; B with contiguous rows, when too few panels of A
+     * share the packing of it */
     const FN(gemm_matrix) *a = (const FN(gemm_matrix) *)w->a, *b = (const FN(gemm_matrix) *)w->b;
-    w->direct_a = w->pack_a == FN(gemm_plain) && !a->table && a->ks == 1;
+    w->direct_a = w->pack_a == FN(gemm_plain) && a->ks == 1 && (!a->table || a->inner % w->kc == 0);
     if (w->direct_a && w->mr > 8) {
         ptrdiff_t apart = (a->rs < 0 ? -a->rs : a->rs) * (ptrdiff_t)sizeof(real) % 2048;
         int apart_enough = apart >= 64 && apart <= 2048 - 64;
@@ -396,7 +398,8 @@ INLINE FN(gemm_strip) FN(gemm_find)(const FN(gemm_job) *w, int is_a, ptrdiff_t p
     /* a tile reads B by whole panels, so the first and the last one are packed if they are short */
     if (is_a ? w->direct_a : w->direct_b && FN(gemm_columns)(w, panel) == GEMM_NR) {
         const FN(gemm_matrix) *x = (const FN(gemm_matrix) *)(is_a ? w->a : w->b);
-        FN(gemm_strip) s = {x->p + i0 * x->rs + chunk * w->kc * x->ks, x->rs, x->ks};
+        const ptrdiff_t k0 = chunk * w->kc, at = x->table ? x->table[k0 / x->inner] + k0 % x->inner * x->ks : k0 * x->ks;
+        FN(gemm_strip) s = {x->p + i0 * x->rs + at, x->rs, x->ks};
         return s;
     }
     FN(gemm_strip) s = {packed, 1, is_a ? w->mr : GEMM_NR};
