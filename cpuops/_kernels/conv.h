@@ -49,6 +49,7 @@ enum { CONV_DIRECT, CONV_PRODUCT, CONV_LANES, CONV_OUTER, CONV_DEPTHWISE, CONV_P
 /* Of a group's weights, where patches begin to pay: direct streams them for each region, and outer reads and writes its sums */
 #define CONV_DIRECT_BYTES 524288
 #define CONV_OUTER_BYTES 1048576
+#define CONV_SMALL_IMAGE 1024 /* positions: from larger ones patches of one tap come a page a channel, which costs more than it saves */
 
 INLINE int conv_forward_path(const conv_job *j, ptrdiff_t size, int winograd)
 {
@@ -65,6 +66,9 @@ INLINE int conv_forward_path(const conv_job *j, ptrdiff_t size, int winograd)
         return CONV_PRODUCT;
     /* read in place, channels that lie a multiple of 4 KB apart would push one another out of the first-level cache */
     if (conv_taps(j) == 1 && j->channels >= 256 && j->in_channel * size % 4096 == 0)
+        return CONV_PRODUCT;
+    /* of a small image a panel of patches, in the first-level cache, serves many outputs */
+    if (conv_taps(j) == 1 && j->channels >= 128 && j->channels * j->outputs >= 32768 && conv_positions(j) <= CONV_SMALL_IMAGE)
         return CONV_PRODUCT;
     /* channels last are transposed into the band and out of it */
     if (conv_taps(j) < 4 && j->channels >= 16 && j->in_channel == 1 && j->groups == 1)

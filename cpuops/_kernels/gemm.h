@@ -27,8 +27,8 @@
  * gemm_finish(ctx, c, ld, i0, ni, j0, nj): called once for every finished piece of a row-major C, while it is in the
  *     cache (an activation). Not called with a store callback, which sees `last`.
  *
- * The order of a sum. K is cut into gemm_chunks(K) equal chunks; within a chunk k ascends, one fused multiply-add a step
- * starting from 0; the chunk sums are added in order (to what C holds, when job.add is set), then the bias. Nothing else
+ * The order of a sum. K is cut into gemm_chunks(K) equal chunks, or into those of job.chunk steps; within a chunk k ascends, one fused
+ * multiply-add a step starting from 0; the chunk sums are added in order (to what C holds, when job.add is set), then the bias. Nothing else
  * enters: every path in this header (packed, direct, deep) gives the same bits, whatever M, N, layout and thread count.
  * 0 * NaN and 0 * inf are NaN, as in IEEE arithmetic: no term is skipped.
  *

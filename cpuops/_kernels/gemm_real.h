@@ -28,7 +28,7 @@ typedef struct {
     FN(gemm_finish) finish;
     void *finish_ctx;
     int add; /* add to what C holds */
-    ptrdiff_t chunk; /* steps of K in a chunk; 0: gemm_kc(k) */
+    ptrdiff_t chunk; /* steps of K in a chunk, or 0 for gemm_kc(k); see the order of a sum */
     /* filled in by gemm_plan */
     size_t scratch_bytes;
     void *scratch;
@@ -291,6 +291,7 @@ INLINE void FN(gemm_plan_panels)(FN(gemm_job) *w)
     w->mr = w->panels_a ? FN(gemm_ceil)(w->m, w->panels_a) : 1; /* 15 rows are 8 and 7, not 14 and 1 */
     w->panels_b = FN(gemm_ceil)(w->n, GEMM_NR);
     w->stride_b = (GEMM_NR * w->kc + padded + padded - 1) / padded * padded;
+    /* A with contiguous rows is read where it is, if no chunk lies in two blocks of a table, unless rows that lie a multiple of
     /* A with contiguous rows is read where it is, if no chunk lies in two blocks of a table, unless rows that lie a multiple of
      * 2 KB apart would fall on one set of the L1 and push one another out; B with contiguous rows, when too few panels of A
      * share the packing of it */
