@@ -73,3 +73,25 @@ def test_strided_gradients_of_both_layouts_and_all_threads_agree(stride, value):
         x.transpose(turn).copy(), weight.transpose(2, 3, 1, 0).copy(), g.transpose(turn).copy(), layout="NHWC", **options
     )
     np.testing.assert_allclose(got.transpose(turn), last, rtol=2e-5, atol=2e-5 * np.abs(last[np.isfinite(last)]).max())
+
+
+# the gradient to x by shares of x's channels, the weight gradient read in place, small images of many channels
+@pytest.mark.parametrize(
+    ("batch", "cin", "cout", "size", "kernel", "stride"),
+    [(2, 250, 500, 5, 3, 2), (3, 24, 90, 28, 1, 1), (2, 24, 40, 57, 3, 2), (2, 130, 260, 11, 1, 1)],
+)
+def test_shares_and_chunks_of_both_layouts_and_all_threads_agree(dtype, batch, cin, cout, size, kernel, stride):
+    rng = seeded("shares", cin, cout)
+    shapes = ((batch, cin, size, size), (cout, cin, kernel, kernel), (cout,))
+    x, weight, bias = (rng.standard_normal(s).astype(dtype) for s in shapes)
+    options = {"stride": stride, "padding": kernel // 2}
+    g = rng.standard_normal(CPU.conv2d(x, weight, **options).shape).astype(dtype)
+    got = results(CPU, x, weight, bias, g, **options)
+    for mine, other in zip(got, results(Eager(3), x, weight, bias, g, **options), strict=True):
+        np.testing.assert_array_equal(mine, other)
+    last = (x.transpose(0, 2, 3, 1), weight.transpose(2, 3, 1, 0), bias, g.transpose(0, 2, 3, 1))
+    forward, to_x, to_weight = results(CPU, *map(np.ascontiguousarray, last), layout="NHWC", **options)
+    back = (forward.transpose(0, 3, 1, 2), to_x.transpose(0, 3, 1, 2), to_weight.transpose(3, 2, 0, 1))
+    tolerance = 2e-5 if np.dtype(dtype).itemsize == 4 else 1e-11
+    for mine, other in zip(got, back, strict=True):
+        np.testing.assert_allclose(mine, other, rtol=tolerance, atol=tolerance * np.abs(other).max())

@@ -17,6 +17,14 @@ FUNC void FN(conv_pack_weights)(const void *ctx, ptrdiff_t i0, ptrdiff_t ni, ptr
         __atomic_store_n(&x->product->poisoned, 1, __ATOMIC_RELAXED);
 }
 
+/* columns of B that are one group's of several: how gemm.h reads a gemm_plain where it is depends on where that lies, and the plan
+ * of one job is that of all */
+FUNC void FN(conv_pack_columns)(const void *ctx, ptrdiff_t i0, ptrdiff_t ni, ptrdiff_t k0, ptrdiff_t nk, real *panel,
+                                ptrdiff_t width)
+{
+    FN(gemm_plain)(ctx, i0, ni, k0, nk, panel, width);
+}
+
 /* ---- patches ---- */
 
 /* consecutive output cells in one row, as columns of a panel */
@@ -323,7 +331,7 @@ INLINE void FN(conv_forward_product)(conv_product *p, FN(conv_plain) * weights, 
     if (p->channels_last) {
         job->m = positions, job->n = j->outputs;
         job->pack_a = FN(conv_pack_rows), job->a = p;
-        job->pack_b = pack, job->b = w;
+        job->pack_b = j->groups > 1 && !p->padded ? FN(conv_pack_columns) : pack, job->b = w;
         job->bias_col = bias;
         if (p->dense)
             job->c = out, job->ldc = p->ldc;
@@ -359,7 +367,7 @@ INLINE void FN(conv_weight_product)(conv_product *p, FN(conv_plain) * grad, FN(g
     if (p->channels_last) {
         job->m = conv_terms(j), job->n = j->outputs;
         job->pack_a = FN(conv_pack_term_rows), job->a = p;
-        job->pack_b = FN(gemm_plain), job->b = &grad->matrix;
+        job->pack_b = j->groups > 1 ? FN(conv_pack_columns) : FN(gemm_plain), job->b = &grad->matrix;
     } else {
         job->m = j->outputs, job->n = conv_terms(j);
         job->pack_a = FN(gemm_plain), job->a = &grad->matrix;

@@ -292,7 +292,6 @@ INLINE void FN(gemm_plan_panels)(FN(gemm_job) *w)
     w->panels_b = FN(gemm_ceil)(w->n, GEMM_NR);
     w->stride_b = (GEMM_NR * w->kc + padded + padded - 1) / padded * padded;
     /* A with contiguous rows is read where it is, if no chunk lies in two blocks of a table, unless rows that lie a multiple of
-    /* A with contiguous rows is read where it is, if no chunk lies in two blocks of a table, unless rows that lie a multiple of
      * 2 KB apart would fall on one set of the L1 and push one another out; B with contiguous rows, when too few panels of A
      * share the packing of it */
     const FN(gemm_matrix) *a = (const FN(gemm_matrix) *)w->a, *b = (const FN(gemm_matrix) *)w->b;
