@@ -48,9 +48,9 @@ FUNC void FN(conv_phases_pack)(conv_phases_call *d, ptrdiff_t i)
         FN(conv_phases_transpose)(d, g, m0, h);
     for (ptrdiff_t q = 0; q < d->phases; q++) {
         const conv_one_phase *p = d->phase + q;
+        const real *w = (const real *)t->call.w + p->w_start + g * f->w_group + m0 * f->w_channel;
         real *packed = (real *)t->packed + p->packed + (g * f->channels + m0) * conv_terms(&p->job);
-        if (!(side_by_side ? FN(conv_finite)(packed, h * conv_terms(&p->job))
-                           : FN(conv_pack_panel)(&p->job, (const real *)t->call.w + p->w_start + g * f->w_group + m0 * f->w_channel, h, packed)))
+        if (!(side_by_side ? FN(conv_finite)(packed, h * conv_terms(&p->job)) : FN(conv_pack_panel)(&p->job, w, h, packed)))
             __atomic_store_n(&t->poisoned, 1, __ATOMIC_RELAXED);
     }
 }
