@@ -4,6 +4,7 @@ Parallel over blocks of cells; each cell is written by one thread and depends on
 number of its blocks, for those who ask how its work is shared.
 """
 cimport numpy as cnp
+from cpython.pycapsule cimport PyCapsule_New
 from cython.parallel cimport parallel, threadid
 
 from cpuops._kernels.blocks cimport block_count, block_end, block_start
@@ -41,6 +42,25 @@ cdef extern from "elementwise.h" nogil:
 UNARY = {UNARY_NAMES[i].decode(): i for i in range(UNARY_COUNT)}
 HEAVY = frozenset(name for name, i in UNARY.items() if i >= LIGHT_COUNT) | {"glu"}
 BINARY = {BINARY_NAMES[i].decode(): i for i in range(BINARY_COUNT)}
+
+
+cdef void pair_f32(int op, const float *x, const float *y, float *out, Py_ssize_t n) noexcept nogil:
+    cdef Py_ssize_t one = 1
+    binary_f32(op, x, y, out, 1, &n, &one, &one, 0, n)
+
+
+cdef void pair_f64(int op, const double *x, const double *y, double *out, Py_ssize_t n) noexcept nogil:
+    cdef Py_ssize_t one = 1
+    binary_f64(op, x, y, out, 1, &n, &one, &one, 0, n)
+
+
+# the loops themselves by the character of the dtype, for `_small`: (forward, gradient, pair of one shape)
+LOOPS = {
+    "f": (PyCapsule_New(<void *> unary_f32, NULL, NULL), PyCapsule_New(<void *> unary_backward_f32, NULL, NULL),
+          PyCapsule_New(<void *> pair_f32, NULL, NULL)),
+    "d": (PyCapsule_New(<void *> unary_f64, NULL, NULL), PyCapsule_New(<void *> unary_backward_f64, NULL, NULL),
+          PyCapsule_New(<void *> pair_f64, NULL, NULL)),
+}
 
 # elements a block: 64 KB of float32, so that operands and output of a block fit a level-2 cache
 cdef enum:

@@ -13,6 +13,7 @@ from ..errors import ArgumentError, message, shown
 from ..results import PairGrads
 
 UNARY, BINARY, HEAVY = (getattr(constants("elementwise"), name) for name in ("UNARY", "BINARY", "HEAVY"))
+_small.set_loops(constants("elementwise").LOOPS)
 
 # nanoseconds an element on one thread, to decide on threads: memory-bound operations against polynomials
 LIGHT_NS, HEAVY_NS = 0.4, 1.0
