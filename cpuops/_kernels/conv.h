@@ -68,7 +68,7 @@ INLINE int conv_forward_path(const conv_job *j, ptrdiff_t size, int winograd)
     if (conv_taps(j) == 1 && j->channels >= 256 && j->in_channel * size % 4096 == 0)
         return CONV_PRODUCT;
     /* of a small image a panel of patches, in the first-level cache, serves many outputs */
-    if (conv_taps(j) == 1 && j->channels >= 128 && j->channels * j->outputs >= 32768 && conv_positions(j) <= CONV_SMALL_IMAGE)
+    if (conv_taps(j) == 1 && j->channels >= 128 && j->outputs >= 256 && conv_positions(j) <= CONV_SMALL_IMAGE)
         return CONV_PRODUCT;
     /* channels last are transposed into the band and out of it */
     if (conv_taps(j) < 4 && j->channels >= 16 && j->in_channel == 1 && j->groups == 1)
