@@ -136,10 +136,11 @@ static int plan_abreast(resample_plan *p, ptrdiff_t lanes, size_t item)
     const resample_axis *h = &p->h, *w = &p->w;
     ptrdiff_t in = h->in * w->in, out = h->out * w->out;
     p->columns_before = p->order == FIRST_W;
-    if (p->bytes || p->channels > 1 || p->d.start || p->d.out > 1 || h->start == NULL || w->start == NULL || p->planes < lanes || w->widest > RUN || h->widest > RUN ||
-        most(w->in, w->out) > MOST_ROW_ABREAST || in + cells_between(p) + out > MOST_ABREAST)
+    if (p->bytes || p->channels > 1 || p->d.start || p->d.out > 1 || h->start == NULL || w->start == NULL || p->planes < lanes ||
+        w->widest > RUN || h->widest > RUN || most(w->in, w->out) > MOST_ROW_ABREAST || in + cells_between(p) + out > MOST_ABREAST)
         return 0;
     p->order = ABREAST;
+    p->turned = 0, p->block = p->line = p->ring = p->ring_line = 0; /* there are no bands */
     p->units = pieces(p->planes, lanes);
     p->grab = most(1, BAND_CELLS / 4 / (most(in, out) * lanes));
     p->next = 0;
