@@ -22,33 +22,6 @@ INLINE void FN(conv_copy)(real *to, const real *from, ptrdiff_t n)
 #endif
 }
 
-/* to[0..n-1] = from[0], from[step], ... */
-INLINE void FN(conv_copy_row)(real *to, const real *from, ptrdiff_t step, ptrdiff_t n)
-{
-    if (step == 1) {
-        FN(conv_copy)(to, from, n);
-        return;
-    }
-    ptrdiff_t i = 0;
-    if (step == 2)
-        for (vec even, odd; i + LANES < n; i += LANES) { /* reads one cell beyond the last of these, hence < */
-            vdeal(vload(from + 2 * i), vload(from + 2 * i + LANES), &even, &odd);
-            vstore(to + i, even);
-        }
-#if SIMD_AVX512
-    if (step == 2 && i < n) {
-        const ptrdiff_t left = 2 * (n - i) - 1;
-        vec even, odd;
-        vdeal(vload_n(from + 2 * i, conv_min(left, LANES)), vload_n(from + 2 * i + LANES, conv_max(left - LANES, 0)), &even,
-              &odd);
-        vstore_n(to + i, even, n - i);
-        return;
-    }
-#endif
-    for (; i < n; i++)
-        to[i] = from[i * step];
-}
-
 /* `count` rows of n zeros, `ld` apart */
 INLINE void FN(conv_zero_rows)(real *to, ptrdiff_t ld, ptrdiff_t n, ptrdiff_t count)
 {
@@ -64,22 +37,33 @@ INLINE void FN(conv_zero_rows)(real *to, ptrdiff_t ld, ptrdiff_t n, ptrdiff_t co
 #endif
 }
 
-/* conv_copy_row for `count` rows, `ld` apart in `to` and `apart` in `from`; cells `ahead` of these will be wanted soon, unless
- * it is 0 */
+/* Rows are walked strip by strip where masks cost nothing to use, but something to make: a strip's are the same in all rows. Of n
+ * cells that are left it has `cells`; of every other one of a row, 2 cells - 1 to the last of these, `low` and `high` in two vectors */
+typedef struct {
+    ptrdiff_t cells, low, high;
+} FN(conv_strip);
+INLINE FN(conv_strip) FN(conv_strip_of)(ptrdiff_t n)
+{
+    const ptrdiff_t cells = conv_min(n, LANES), span = 2 * cells - 1;
+    FN(conv_strip) s = {cells, conv_min(span, LANES), conv_max(span - LANES, 0)};
+    return s;
+}
+
+/* to[0..n-1] = from[0], from[step], ... in `count` rows, `ld` apart in `to` and `apart` in `from`; cells `ahead` of these will be
+ * wanted soon, unless it is 0 */
 INLINE void FN(conv_copy_rows)(real *to, ptrdiff_t ld, const real *from, ptrdiff_t apart, ptrdiff_t step, ptrdiff_t n,
                                ptrdiff_t count, ptrdiff_t ahead)
 {
-#if SIMD_AVX512 /* strip by strip, of each of which the masks are the same in all rows */
+#if SIMD_AVX512
     for (; step <= 2 && n > 0; n -= LANES, to += LANES, from += step * LANES) {
-        const ptrdiff_t cells = conv_min(n, LANES), left = 2 * cells - 1;
-        const ptrdiff_t low = conv_min(left, LANES), high = conv_max(left - LANES, 0);
+        const FN(conv_strip) s = FN(conv_strip_of)(n);
         const real *f = from;
         real *t = to;
         if (step == 1)
             for (ptrdiff_t i = 0; i < count; i++, t += ld, f += apart) {
                 if (ahead)
                     __builtin_prefetch(f + ahead);
-                vstore_n(t, vload_n(f, cells), cells);
+                vstore_n(t, vload_n(f, s.cells), s.cells);
             }
         else
             for (ptrdiff_t i = 0; i < count; i++, t += ld, f += apart) {
@@ -88,88 +72,84 @@ INLINE void FN(conv_copy_rows)(real *to, ptrdiff_t ld, const real *from, ptrdiff
                     __builtin_prefetch(f + ahead);
                     __builtin_prefetch(f + ahead + LANES);
                 }
-                vdeal(vload_n(f, low), vload_n(f + LANES, high), &even, &odd);
-                vstore_n(t, even, cells);
+                vdeal(vload_n(f, s.low), vload_n(f + LANES, s.high), &even, &odd);
+                vstore_n(t, even, s.cells);
             }
     }
     if (n <= 0)
         return;
 #endif
-    for (ptrdiff_t i = 0; i < count; i++, to += ld, from += apart) {
+    for (ptrdiff_t r = 0; r < count; r++, to += ld, from += apart) {
+        ptrdiff_t i = 0;
         if (ahead) {
             __builtin_prefetch(from + ahead);
             __builtin_prefetch(from + ahead + LANES);
         }
-        FN(conv_copy_row)(to, from, step, n);
-    }
-}
-
-/* out[0], out[step], ... (+)= tile[0..n-1] */
-INLINE void FN(conv_store_run)(const real *tile, real *out, ptrdiff_t step, ptrdiff_t n, int add)
-{
-    if (step == 1 && !add) {
-        FN(conv_copy)(out, tile, n);
-        return;
-    }
-    ptrdiff_t i = 0;
-    if (step == 1)
-        for (; i + LANES <= n; i += LANES)
-            vstore(out + i, vload(out + i) + vload(tile + i));
-#if SIMD_AVX512
-    if (step == 1 && i < n) {
-        vstore_n(out + i, vload_n(out + i, n - i) + vload_n(tile + i, n - i), n - i);
-        return;
-    }
-#endif
-    if (step == 2 && !add) {
-        /* every other cell is somebody else's and stays; none beyond the last of these is touched */
-        vec even, odd, a, b;
-        vzip(vset(1), vzero(), &even, &odd);
-        const vmask mine = vgt(even, vzero());
-        for (; i + LANES < n; i += LANES) {
-            vzip(vload(tile + i), vzero(), &a, &b);
-            vstore(out + 2 * i, vsel(mine, a, vload(out + 2 * i)));
-            vstore(out + 2 * i + LANES, vsel(mine, b, vload(out + 2 * i + LANES)));
+        if (step == 1) {
+            FN(conv_copy)(to, from, n);
+            continue;
         }
+        if (step == 2)
+            for (vec even, odd; i + LANES < n; i += LANES) { /* reads one cell beyond the last of these, hence < */
+                vdeal(vload(from + 2 * i), vload(from + 2 * i + LANES), &even, &odd);
+                vstore(to + i, even);
+            }
+        for (; i < n; i++)
+            to[i] = from[i * step];
     }
-    if (add)
-        for (; i < n; i++)
-            out[i * step] += tile[i];
-    else
-        for (; i < n; i++)
-            out[i * step] = tile[i];
 }
 
-/* conv_store_run for `rows` rows, `ld` apart in `tile` and `apart` in `out` */
+/* the cells of two vectors that hold every other one of a row, the first among them */
+INLINE vmask FN(conv_evens)(void)
+{
+    vec even, odd;
+    vzip(vset(1), vzero(), &even, &odd);
+    return vgt(even, vzero());
+}
+
+/* out[0], out[step], ... (+)= tile[0..n-1] in `rows` rows, `ld` apart in `tile` and `apart` in `out` */
 INLINE void FN(conv_store_runs)(const real *tile, ptrdiff_t ld, real *out, ptrdiff_t apart, ptrdiff_t step, ptrdiff_t n,
                                 ptrdiff_t rows, int add)
 {
-#if SIMD_AVX512 /* strip by strip, of each of which the masks are the same in all rows */
-    vec even, odd;
-    vzip(vset(1), vzero(), &even, &odd);
-    const vmask mine = vgt(even, vzero());
+    const vmask mine = FN(conv_evens)(); /* the others are somebody else's and stay; none beyond the last of these is touched */
+    vec a, b;
+#if SIMD_AVX512
     for (; step <= 2 && n > 0; n -= LANES, tile += LANES, out += step * LANES) {
-        const ptrdiff_t cells = conv_min(n, LANES), left = 2 * cells - 1;
-        const ptrdiff_t low = conv_min(left, LANES), high = conv_max(left - LANES, 0);
+        const FN(conv_strip) s = FN(conv_strip_of)(n);
         const real *t = tile;
         real *o = out;
         if (step == 1)
-            for (ptrdiff_t i = 0; i < rows; i++, t += ld, o += apart)
-                vstore_n(o, add ? vload_n(o, cells) + vload_n(t, cells) : vload_n(t, cells), cells);
+            for (ptrdiff_t r = 0; r < rows; r++, t += ld, o += apart)
+                vstore_n(o, add ? vload_n(o, s.cells) + vload_n(t, s.cells) : vload_n(t, s.cells), s.cells);
         else
-            for (ptrdiff_t i = 0; i < rows; i++, t += ld, o += apart) {
-                const vec a = vload_n(o, low), b = vload_n(o + LANES, high);
-                vzip(vload_n(t, cells), vzero(), &even, &odd);
-                /* every other cell is somebody else's and stays */
-                vstore_n(o, vsel(mine, add ? a + even : even, a), low);
-                vstore_n(o + LANES, vsel(mine, add ? b + odd : odd, b), high);
+            for (ptrdiff_t r = 0; r < rows; r++, t += ld, o += apart) {
+                const vec low = vload_n(o, s.low), high = vload_n(o + LANES, s.high);
+                vzip(vload_n(t, s.cells), vzero(), &a, &b);
+                vstore_n(o, vsel(mine, add ? low + a : a, low), s.low);
+                vstore_n(o + LANES, vsel(mine, add ? high + b : b, high), s.high);
             }
     }
     if (n <= 0)
         return;
 #endif
-    for (ptrdiff_t i = 0; i < rows; i++)
-        FN(conv_store_run)(tile + i * ld, out + i * apart, step, n, add);
+    for (ptrdiff_t r = 0; r < rows; r++, tile += ld, out += apart) {
+        ptrdiff_t i = 0;
+        if (step == 1 && !add) {
+            FN(conv_copy)(out, tile, n);
+            continue;
+        }
+        if (step == 1)
+            for (; i + LANES <= n; i += LANES)
+                vstore(out + i, vload(out + i) + vload(tile + i));
+        if (step == 2 && !add)
+            for (; i + LANES < n; i += LANES) {
+                vzip(vload(tile + i), vzero(), &a, &b);
+                vstore(out + 2 * i, vsel(mine, a, vload(out + 2 * i)));
+                vstore(out + 2 * i + LANES, vsel(mine, b, vload(out + 2 * i + LANES)));
+            }
+        for (; i < n; i++)
+            out[i * step] = add ? out[i * step] + tile[i] : tile[i];
+    }
 }
 
 /* whether no element is infinite or NaN */

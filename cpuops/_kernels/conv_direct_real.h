@@ -143,8 +143,7 @@ INLINE void FN(conv_store_channels)(const real *tile, ptrdiff_t ld, ptrdiff_t ro
         for (ptrdiff_t m = 0; m < rows; m += LANES) {
             const ptrdiff_t count = conv_min(LANES, n - i);
             FN(transpose_tile)(tile + m * ld + i, ld, rows - m, count, t, LANES);
-            for (ptrdiff_t k = 0; k < count; k++)
-                FN(conv_store_run)(t + k * LANES, out + (i + k) * step + m, 1, conv_min(LANES, rows - m), add);
+            FN(conv_store_runs)(t, LANES, out + i * step + m, step, 1, conv_min(LANES, rows - m), count, add);
         }
 }
 
@@ -211,9 +210,8 @@ INLINE void FN(conv_row_pass)(const conv_direct *d, ptrdiff_t h, const real *w, 
             } else {
                 f(w, bias, from, row, d->tap, taps, nc, channel, floor, tile, 4 * LANES, LANES, LANES);
                 for (ptrdiff_t m = 0; m < h; m++)
-                    for (ptrdiff_t k = 0; k < 1 << v; k++)
-                        FN(conv_store_run)(tile + (m * 4 + k) * LANES, to + m * j->out_channel + k * j->out_axis[1],
-                                           j->out_axis[2], n, 0);
+                    FN(conv_store_runs)(tile + m * 4 * LANES, LANES, to + m * j->out_channel, j->out_axis[1], j->out_axis[2], n,
+                                        1 << v, 0);
             }
             y += 1 << v;
         }

@@ -17,14 +17,6 @@ FUNC void FN(conv_pack_weights)(const void *ctx, ptrdiff_t i0, ptrdiff_t ni, ptr
         __atomic_store_n(&x->product->poisoned, 1, __ATOMIC_RELAXED);
 }
 
-/* columns of B that are one group's of several: how gemm.h reads a gemm_plain where it is depends on where that lies, and the plan
- * of one job is that of all */
-FUNC void FN(conv_pack_columns)(const void *ctx, ptrdiff_t i0, ptrdiff_t ni, ptrdiff_t k0, ptrdiff_t nk, real *panel,
-                                ptrdiff_t width)
-{
-    FN(gemm_plain)(ctx, i0, ni, k0, nk, panel, width);
-}
-
 /* ---- patches ---- */
 
 /* consecutive output cells in one row, as columns of a panel */
@@ -171,7 +163,7 @@ FUNC void FN(conv_pack_rows)(const void *ctx, ptrdiff_t i0, ptrdiff_t ni, ptrdif
                 const real *from = FN(conv_at)(j, cell + i, p->shift + tap);
                 real *to = rows + i * CONV_PATCH_BLOCK + k;
                 if (from)
-                    FN(conv_copy_row)(to, from + c, 1, run);
+                    FN(conv_copy)(to, from + c, run);
                 else
                     FN(conv_zero)(to, run);
             }
@@ -197,7 +189,7 @@ FUNC void FN(conv_store_rows)(void *ctx, ptrdiff_t i0, ptrdiff_t ni, ptrdiff_t j
         const ptrdiff_t x = cell % j->out[2], y = cell / j->out[2] % j->out[1], z = cell / j->out[2] / j->out[1];
         real *out = (real *)p->call.out + b * j->out_batch + p->group * j->out_group;
         out += z * j->out_axis[0] + y * j->out_axis[1] + x * j->out_axis[2];
-        FN(conv_store_run)(tile + i * ld, out + j0 * j->out_channel, j->out_channel, nj, add);
+        FN(conv_store_runs)(tile + i * ld, 0, out + j0 * j->out_channel, 0, j->out_channel, nj, 1, add);
         if (last)
             FN(conv_finish)(&p->call, out + j0 * j->out_channel, nj, 1);
     }
@@ -331,7 +323,7 @@ INLINE void FN(conv_forward_product)(conv_product *p, FN(conv_plain) * weights, 
     if (p->channels_last) {
         job->m = positions, job->n = j->outputs;
         job->pack_a = FN(conv_pack_rows), job->a = p;
-        job->pack_b = j->groups > 1 && !p->padded ? FN(conv_pack_columns) : pack, job->b = w;
+        job->pack_b = pack, job->b = w, job->moving = j->groups > 1;
         job->bias_col = bias;
         if (p->dense)
             job->c = out, job->ldc = p->ldc;
@@ -353,7 +345,7 @@ INLINE void FN(conv_forward_product)(conv_product *p, FN(conv_plain) * weights, 
  * are; 0 where none is about as long as gemm.h's */
 INLINE ptrdiff_t FN(conv_weight_chunk)(ptrdiff_t positions)
 {
-    for (ptrdiff_t n = conv_ceil(positions, GEMM_KC + GEMM_KC / 16); n <= positions / (GEMM_KC - GEMM_KC / 4); n++)
+    for (ptrdiff_t n = conv_max(1, conv_ceil(positions, GEMM_KC + GEMM_KC / 16)); n <= positions / (GEMM_KC - GEMM_KC / 4); n++)
         if (positions % n == 0)
             return positions / n;
     return 0;
@@ -367,7 +359,7 @@ INLINE void FN(conv_weight_product)(conv_product *p, FN(conv_plain) * grad, FN(g
     if (p->channels_last) {
         job->m = conv_terms(j), job->n = j->outputs;
         job->pack_a = FN(conv_pack_term_rows), job->a = p;
-        job->pack_b = j->groups > 1 ? FN(conv_pack_columns) : FN(gemm_plain), job->b = &grad->matrix;
+        job->pack_b = FN(gemm_plain), job->b = &grad->matrix, job->moving = j->groups > 1;
     } else {
         job->m = j->outputs, job->n = conv_terms(j);
         job->pack_a = FN(gemm_plain), job->a = &grad->matrix;

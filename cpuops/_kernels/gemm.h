@@ -62,6 +62,10 @@
 
 #define REAL_BODY "gemm_tile_real.h"
 #include "for_each_real.h"
+#define REAL_BODY "gemm_job_real.h"
+#include "for_each_real.h"
+#define REAL_BODY "gemm_plan_real.h"
+#include "for_each_real.h"
 #define REAL_BODY "gemm_real.h"
 #include "for_each_real.h"
 #endif

@@ -20,45 +20,12 @@ typedef struct {
     vec weight[2], slope[2];
 } FN(few_taps);
 
-/* coordinates along an axis, and di/dg */
-typedef struct {
-    wsums i, slope;
-} FN(few_places);
-
-/* as of FN(coordinates), without reflection */
-INLINE FN(few_places) FN(few_places_of)(const grid_plan *p, vec grid, double size)
-{
-    FN(few_places) c;
-    wsums g = FN(wsplit)(grid);
-    double half = (p->align ? size - 1 : size) / 2, shift = p->align ? 0 : -0.5;
-    int border = p->padding == GRID_BORDER;
-    wvec low = wset(border ? 0 : -4), high = wset(border ? size - 1 : size + 4);
-    for (int h = 0; h < (IS_F64 ? 1 : 2); h++) {
-        wvec i = (g.v[h] + wset(1)) * wset(half) + wset(shift), slope = wset(half);
-        if (border)
-            slope = vsel_f64(mor_f64(vle_f64(i, low), vle_f64(high, i)), wset(0), slope);
-        c.i.v[h] = vsel_f64(vlt_f64(i, low), low, vsel_f64(vlt_f64(high, i), high, i));
-        c.slope.v[h] = slope;
-    }
-    return c;
-}
-
-INLINE FN(few_places) FN(few_places_at)(const double *i, const double *slope)
-{
-    FN(few_places) c;
-    for (int h = 0; h < (IS_F64 ? 1 : 2); h++) {
-        c.i.v[h] = vload_f64(i + h * WLANES);
-        c.slope.v[h] = vload_f64(slope + h * WLANES);
-    }
-    return c;
-}
-
-INLINE FN(few_taps) FN(few_taps_of)(FN(few_places) c, int taps)
+INLINE FN(few_taps) FN(few_taps_of)(const double *i, const double *di, int taps)
 {
     FN(few_taps) t;
     wsums first, near, far, down, up;
     for (int h = 0; h < (IS_F64 ? 1 : 2); h++) {
-        wvec v = c.i.v[h], nothing = v - v, d = c.slope.v[h];
+        wvec v = vload_f64(i + h * WLANES), nothing = v - v, d = vload_f64(di + h * WLANES);
         v = vsel_f64(veq_f64(nothing, wset(0)), v, wset(-8));
         first.v[h] = taps == 1 ? vround_f64(v) : vfloor_f64(v);
         far.v[h] = v - first.v[h] + nothing;
@@ -79,34 +46,13 @@ INLINE vmask FN(is_cell)(ivec at, ptrdiff_t size) { return mand(mnot(ivlt(at, iv
 
 INLINE void FN(few_tables)(const grid_plan *p, const real *grid, ptrdiff_t n, int taps, int slopes, FN(grid_tile) *t)
 {
-    double ix[GRID_TILE], dx[GRID_TILE], iy[GRID_TILE], dy[GRID_TILE], width = (double)p->width, height = (double)p->height;
-    int reflected = p->padding == GRID_REFLECTION;
-    if (reflected) {
-        FN(coordinates)(p, grid, n, width, ix, dx);
-        FN(coordinates)(p, grid + 1, n, height, iy, dy);
-        for (ptrdiff_t k = n; k % LANES; k++)
-            ix[k] = dx[k] = iy[k] = dy[k] = 0;
-    }
+    double ix[GRID_TILE], dx[GRID_TILE], iy[GRID_TILE], dy[GRID_TILE];
+    FN(coordinates)(p, grid, n, (double)p->width, ix, dx);
+    FN(coordinates)(p, grid + 1, n, (double)p->height, iy, dy);
+    for (ptrdiff_t k = n; k % LANES; k++)
+        ix[k] = dx[k] = iy[k] = dy[k] = 0;
     for (ptrdiff_t k = 0; k < n; k += LANES) {
-        FN(few_places) along_x, along_y;
-        if (reflected) {
-            along_x = FN(few_places_at)(ix + k, dx + k);
-            along_y = FN(few_places_at)(iy + k, dy + k);
-        } else {
-            ptrdiff_t left = n - k;
-            vec a, b, gx, gy;
-            if (left >= LANES) {
-                a = vload(grid + 2 * k);
-                b = vload(grid + 2 * k + LANES);
-            } else {
-                a = vload_n(grid + 2 * k, at_most(LANES, 2 * left));
-                b = vload_n(grid + 2 * k + LANES, at_least(0, 2 * left - LANES));
-            }
-            vdeal(a, b, &gx, &gy);
-            along_x = FN(few_places_of)(p, gx, width);
-            along_y = FN(few_places_of)(p, gy, height);
-        }
-        FN(few_taps) x = FN(few_taps_of)(along_x, taps), y = FN(few_taps_of)(along_y, taps);
+        FN(few_taps) x = FN(few_taps_of)(ix + k, dx + k, taps), y = FN(few_taps_of)(iy + k, dy + k, taps);
         for (int j = 0; j < taps; j++)
             for (int i = 0; i < taps; i++) {
                 int tap = j * taps + i;

@@ -140,7 +140,6 @@ static int plan_abreast(resample_plan *p, ptrdiff_t lanes, size_t item)
         w->widest > RUN || h->widest > RUN || most(w->in, w->out) > MOST_ROW_ABREAST || in + cells_between(p) + out > MOST_ABREAST)
         return 0;
     p->order = ABREAST;
-    p->turned = 0, p->block = p->line = p->ring = p->ring_line = 0; /* there are no bands */
     p->units = pieces(p->planes, lanes);
     p->grab = most(1, BAND_CELLS / 4 / (most(in, out) * lanes));
     p->next = 0;

@@ -207,22 +207,29 @@ FUNC void FN(unit_pick)(const resample_plan *p, const FN(unit) *u)
     }
 }
 
+/* what a worker keeps from unit to unit of a banded order: its memory, and the patterns of W */
+INLINE void FN(lay_unit)(const resample_plan *p, void *memory, FN(unit) *u)
+{
+    u->picks = (pick_group *)memory;
+    u->picked = 0;
+    u->tile = -1;
+    u->block = (real *)memory;
+    u->more = u->block + p->block * p->line;
+    u->turned = u->more + p->line;
+    u->ring = u->turned + (p->turned ? LANES * p->line : 0);
+    u->result = u->ring + most(p->ring * p->channels, p->block) * p->ring_line;
+    if (p->w.outputs)
+        FN(set_pattern)(&u->even, &p->w, p->w.first);
+    if (p->w.outputs == 2)
+        FN(set_pattern)(&u->odd, &p->w, p->w.first + 1);
+}
+
 /* a worker: units until none is left */
 FUNC void FN(resample)(resample_plan *p, void *memory)
 {
     FN(unit) u;
-    u.picks = (pick_group *)memory;
-    u.picked = 0;
-    u.tile = -1;
-    u.block = (real *)memory;
-    u.more = u.block + p->block * p->line;
-    u.turned = u.more + p->line;
-    u.ring = u.turned + (p->turned ? LANES * p->line : 0);
-    u.result = u.ring + most(p->ring * p->channels, p->block) * p->ring_line;
-    if (p->w.outputs)
-        FN(set_pattern)(&u.even, &p->w, p->w.first);
-    if (p->w.outputs == 2)
-        FN(set_pattern)(&u.odd, &p->w, p->w.first + 1);
+    if (p->order != ABREAST)
+        FN(lay_unit)(p, memory, &u);
     for (;;) {
         ptrdiff_t n = __atomic_fetch_add(&p->next, p->grab, __ATOMIC_RELAXED), end = least(p->units, n + p->grab);
         if (n >= p->units)
