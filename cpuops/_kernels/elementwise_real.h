@@ -101,7 +101,7 @@ INLINE vec FN(share)(vec g, vmask wins, vmask loses)
 }
 
 /* Where memory bounds a run that is too long for a level-1 cache, it asks for its lines a kilobyte ahead, those to be written,
- * too, and its stores begin at a line: 100,000 cells in a level-2 cache take 2 to 14 % less (Sapphire
+ * too, and its stores begin at a line (`before_line`): 100,000 cells in a level-2 cache take 2 to 14 % less (Sapphire
  * Rapids), and a product into an array that begins within a line a third. Within a level-1 cache, or beside a polynomial,
  * asking costs more than it brings. */
 #define LINE 64
@@ -113,28 +113,18 @@ INLINE vec FN(share)(vec g, vmask wins, vmask loses)
 #define READ(p) ASK(p, 0)
 #define WRITTEN(p) ASK(p, 1)
 
-/* cells before the first line that begins in `out`, of a run that is worth it */
-INLINE ptrdiff_t FN(before_line)(const real *out, ptrdiff_t n)
-{
-    return n < LONG_RUN ? 0 : (ptrdiff_t)(-(uintptr_t)out % LINE / sizeof(real));
-}
-
-/* ONCE: four vectors; ONCE_N: m lanes of one; AHEAD_OF: what to ask for where `by_memory`. Up to the first line of `out`, then the rest */
-#define LOOP(n, out, by_memory, AHEAD_OF, ONCE, ONCE_N)             \
+/* ONCE: four vectors; ONCE_N: m lanes of one; AHEAD_OF: what to ask for where `by_memory` */
+#define LOOP(n, by_memory, AHEAD_OF, ONCE, ONCE_N)                  \
     ptrdiff_t i = 0;                                                \
-    for (ptrdiff_t end = FN(before_line)(out, n);; end = n) {       \
-        for (; i + 4 * LANES <= end; i += 4 * LANES) {              \
-            if ((by_memory) && (n) >= LONG_RUN) {                   \
-                AHEAD_OF                                            \
-            }                                                       \
-            ONCE                                                    \
+    for (; i + 4 * LANES <= n; i += 4 * LANES) {                    \
+        if ((by_memory) && (n) >= LONG_RUN) {                       \
+            AHEAD_OF                                                \
         }                                                           \
-        for (ptrdiff_t m; i < end; i += m) {                        \
-            m = end - i < LANES ? end - i : LANES;                  \
-            ONCE_N                                                  \
-        }                                                           \
-        if (end == n)                                               \
-            break;                                                  \
+        ONCE                                                        \
+    }                                                               \
+    for (; i < n; i += LANES) {                                     \
+        ptrdiff_t m = n - i < LANES ? n - i : LANES;                \
+        ONCE_N                                                      \
     }
 
 /* OUT out[n] = f(IN x[n]) */
@@ -147,7 +137,7 @@ INLINE ptrdiff_t FN(before_line)(const real *out, ptrdiff_t n)
     FUNC void FN(u_##name)(const real *xs, real *out, ptrdiff_t n, real ps, real qs)                  \
     {                                                                                                 \
         const vec p = vset(ps), q = vset(qs);                                                         \
-        LOOP(n, out, U_##name < LIGHT_COUNT, READ(xs) WRITTEN(out),                                        \
+        LOOP(n, U_##name < LIGHT_COUNT, READ(xs) WRITTEN(out),                                        \
              vec a = vload(xs + i); vec b = vload(xs + i + LANES);                                    \
              vec c = vload(xs + i + 2 * LANES); vec e = vload(xs + i + 3 * LANES);                    \
              a = FN(f_##name)(a, p, q); b = FN(f_##name)(b, p, q);                                    \
@@ -169,7 +159,7 @@ UNARY_LIST(U_FORWARD)
     FUNC void FN(ub_##name)(const real *gs, const real *xs, real *out, ptrdiff_t n, real ps, real qs) \
     {                                                                                                 \
         const vec p = vset(ps), q = vset(qs);                                                         \
-        LOOP(n, out, 1, READ(gs) READ(xs) WRITTEN(out),                                                    \
+        LOOP(n, 1, READ(gs) READ(xs) WRITTEN(out),                                                    \
              vec r[4];                                                                                \
              for (int k = 0; k < 4; k++)                                                              \
                  r[k] = FN(d_##name)(vload(gs + i + k * LANES), vload(xs + i + k * LANES), p, q);     \
@@ -185,7 +175,7 @@ UNARY_LIST(U_GRAD)
     FUNC void FN(b_##name)(const real *xs, int xstep, const real *ys, int ystep, real *out, ptrdiff_t n) \
     {                                                                                                 \
         if (xstep && ystep) {                                                                         \
-            LOOP(n, out, 1, READ(xs) READ(ys) WRITTEN(out),                                                \
+            LOOP(n, 1, READ(xs) READ(ys) WRITTEN(out),                                                \
                  vec r[4];                                                                            \
                  for (int k = 0; k < 4; k++)                                                          \
                      r[k] = FN(f2_##name)(vload(xs + i + k * LANES), vload(ys + i + k * LANES));      \
@@ -193,14 +183,14 @@ UNARY_LIST(U_GRAD)
                  , vstore_n(out + i, FN(f2_##name)(vload_n(xs + i, m), vload_n(ys + i, m)), m);)      \
         } else if (xstep) {                                                                           \
             const vec y = vset(ys[0]);                                                                \
-            LOOP(n, out, 1, READ(xs) WRITTEN(out),                                                         \
+            LOOP(n, 1, READ(xs) WRITTEN(out),                                                         \
                  vec r[4];                                                                            \
                  for (int k = 0; k < 4; k++) r[k] = FN(f2_##name)(vload(xs + i + k * LANES), y);      \
                  for (int k = 0; k < 4; k++) vstore(out + i + k * LANES, r[k]);                       \
                  , vstore_n(out + i, FN(f2_##name)(vload_n(xs + i, m), y), m);)                       \
         } else {                                                                                      \
             const vec x = vset(xs[0]);                                                                \
-            LOOP(n, out, 1, WRITTEN(out),                                                                  \
+            LOOP(n, 1, WRITTEN(out),                                                                  \
                  vec r[4];                                                                            \
                  for (int k = 0; k < 4; k++)                                                          \
                      r[k] = FN(f2_##name)(x, ystep ? vload(ys + i + k * LANES) : vset(ys[0]));        \
@@ -218,7 +208,7 @@ BINARY_LIST(B_FORWARD)
     FUNC void FN(bb_##name)(const real *gs, const real *xs, const real *ys, int ystep, real *dxs, real *dys, ptrdiff_t n) \
     {                                                                                                 \
         const vec only = vset(ys[0]);                                                                 \
-        LOOP(n, dxs, 1, READ(gs) WRITTEN(dxs) WRITTEN(dys),                                                \
+        LOOP(n, 1, READ(gs) WRITTEN(dxs) WRITTEN(dys),                                                \
              vec rx[4]; vec ry[4];                                                                    \
              for (int k = 0; k < 4; k++) {                                                            \
                  vec g = vload(gs + i + k * LANES); vec x = vload(xs + i + k * LANES);                \
@@ -253,14 +243,28 @@ static const FN(binary_fn) FN(BINARY)[] = {BINARY_LIST(B_ROW)};
 static const FN(binary_grad_fn) FN(BINARY_GRAD)[] = {BINARY_LIST(B_ROW)};
 #undef B_ROW
 
+/* cells before the first line that begins in `out`, of a run that is worth it */
+INLINE ptrdiff_t FN(before_line)(const real *out, ptrdiff_t n)
+{
+    return n < LONG_RUN ? 0 : (ptrdiff_t)(-(uintptr_t)out % LINE / sizeof(real));
+}
+
+/* m cells from the k-th on: those before the first line, then the rest. Not in LOOP, where constants would leave their registers: a
+ * tenth of a polynomial's time */
+#define BY_LINES(out, n)                                                                              \
+    for (ptrdiff_t k = 0, m = FN(before_line)(out, n); k < (n); k += m, m = (n) - k)                  \
+        if (m)
+
 FUNC void FN(unary)(int op, const real *x, real *out, ptrdiff_t n, double p, double q)
 {
-    FN(UNARY)[op](x, out, n, (real)p, (real)q);
+    BY_LINES(out, n)
+        FN(UNARY)[op](x + k, out + k, m, (real)p, (real)q);
 }
 
 FUNC void FN(unary_backward)(int op, const real *g, const real *x, real *out, ptrdiff_t n, double p, double q)
 {
-    FN(UNARY_GRAD)[op](g, x, out, n, (real)p, (real)q);
+    BY_LINES(out, n)
+        FN(UNARY_GRAD)[op](g + k, x + k, out + k, m, (real)p, (real)q);
 }
 
 /* cells [lo, hi) of a broadcast pair: out is contiguous of `ndim` axes `dims`; xs[a], ys[a]: elements a step along axis a;
@@ -281,7 +285,9 @@ FUNC void FN(binary)(int op, const real *x, const real *y, real *out, int ndim, 
             xo += at[a] * xs[a];
             yo += at[a] * ys[a];
         }
-        FN(BINARY)[op](x + xo, (int)xs[ndim - 1], y + yo, (int)ys[ndim - 1], out + lo, n);
+        const int xstep = (int)xs[ndim - 1], ystep = (int)ys[ndim - 1];
+        BY_LINES(out + lo, n)
+            FN(BINARY)[op](x + xo + k * xstep, xstep, y + yo + k * ystep, ystep, out + lo + k, m);
         lo += n;
         at[ndim - 1] += n;
         for (int a = ndim - 1; a > 0 && at[a] == dims[a]; a--) {
@@ -298,6 +304,7 @@ FUNC void FN(binary_backward)(int op, const real *g, const real *x, const real *
 }
 
 #undef LOOP
+#undef BY_LINES
 #undef READ
 #undef WRITTEN
 #undef ASK
