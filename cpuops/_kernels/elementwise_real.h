@@ -249,22 +249,28 @@ INLINE ptrdiff_t FN(before_line)(const real *out, ptrdiff_t n)
     return n < LONG_RUN ? 0 : (ptrdiff_t)(-(uintptr_t)out % LINE / sizeof(real));
 }
 
-/* m cells from the k-th on: those before the first line, then the rest. Not in LOOP, where constants would leave their registers: a
- * tenth of a polynomial's time */
-#define BY_LINES(out, n)                                                                              \
-    for (ptrdiff_t k = 0, m = FN(before_line)(out, n); k < (n); k += m, m = (n) - k)                  \
-        if (m)
+/* RUN(k, m), m cells from the k-th on: those before the first line, then the rest. Not in LOOP, where constants would leave their
+ * registers: a tenth of a polynomial's time */
+#define BY_LINES(out, n)                                            \
+    {                                                               \
+        const ptrdiff_t head = FN(before_line)(out, n);             \
+        if (head)                                                   \
+            RUN(0, head);                                           \
+        RUN(head, (n) - head);                                      \
+    }
 
 FUNC void FN(unary)(int op, const real *x, real *out, ptrdiff_t n, double p, double q)
 {
+#define RUN(k, m) FN(UNARY)[op](x + (k), out + (k), m, (real)p, (real)q)
     BY_LINES(out, n)
-        FN(UNARY)[op](x + k, out + k, m, (real)p, (real)q);
+#undef RUN
 }
 
 FUNC void FN(unary_backward)(int op, const real *g, const real *x, real *out, ptrdiff_t n, double p, double q)
 {
+#define RUN(k, m) FN(UNARY_GRAD)[op](g + (k), x + (k), out + (k), m, (real)p, (real)q)
     BY_LINES(out, n)
-        FN(UNARY_GRAD)[op](g + k, x + k, out + k, m, (real)p, (real)q);
+#undef RUN
 }
 
 /* cells [lo, hi) of a broadcast pair: out is contiguous of `ndim` axes `dims`; xs[a], ys[a]: elements a step along axis a;
@@ -286,8 +292,9 @@ FUNC void FN(binary)(int op, const real *x, const real *y, real *out, int ndim, 
             yo += at[a] * ys[a];
         }
         const int xstep = (int)xs[ndim - 1], ystep = (int)ys[ndim - 1];
+#define RUN(k, m) FN(BINARY)[op](x + xo + (k) * xstep, xstep, y + yo + (k) * ystep, ystep, out + lo + (k), m)
         BY_LINES(out + lo, n)
-            FN(BINARY)[op](x + xo + k * xstep, xstep, y + yo + k * ystep, ystep, out + lo + k, m);
+#undef RUN
         lo += n;
         at[ndim - 1] += n;
         for (int a = ndim - 1; a > 0 && at[a] == dims[a]; a--) {
